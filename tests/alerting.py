@@ -18,10 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.alerts.analysis.grouping import ReportedStep, group
-from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.cause.change_facts import Facts, Step
-from lockstep.alerts.model import Alert
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.series_name import SeriesName
 
 #: Twenty commits: "0101…", "0202…" and so on.
@@ -57,8 +56,8 @@ def step(first=10, last=None, by=0.05, name=None, **changes):
     return replace(base, **changes)
 
 
-def told(*steps: Step, **changes) -> list[ReportedStep]:
-    return [replace(ReportedStep(one, attribute(one), since=1), **changes) for one in steps]
+def told(*steps: Step, **changes) -> list[ReportedChange]:
+    return [replace(ReportedChange(FoundChange.of(one), since=1), **changes) for one in steps]
 
 
 def alerts(*steps: Step, **changes) -> list[Alert]:

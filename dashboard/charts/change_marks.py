@@ -9,29 +9,30 @@ from html import escape
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.theme import Scheme
 from dashboard.charts.trend import Mark, commit_line, wrapped
-from lockstep.alerts.analysis.findings_files import Finding
+from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit
 
 
 def marks(
-    changes: Sequence[tuple[str, Finding]], commits: Sequence[Commit], positions: Mapping[str, int], scheme: Scheme
+    changes: Sequence[tuple[str, FoundChange]], commits: Sequence[Commit], positions: Mapping[str, int], scheme: Scheme
 ) -> list[Mark]:
     """Return one mark per commit and direction for the changes, which are pairs of variant and finding.
 
     The colour is that of the first change's cause. ``positions`` has the index in ``commits`` of each hash.
     """
-    gathered: dict[tuple[int, str], list[tuple[str, Finding]]] = defaultdict(list)
+    gathered: dict[tuple[int, str], list[tuple[str, FoundChange]]] = defaultdict(list)
     for variant, finding in changes:
         if finding.commit in positions:
             gathered[positions[finding.commit], sign(finding.sense)].append((variant, finding))
     chart_marks = []
     for (at, glyph), labelled in sorted(gathered.items()):
         lines = [
-            f"{glyph} <b>{escape(variant)}</b> {amount(finding)} · {finding.kind}" for variant, finding in labelled
+            f"{glyph} <b>{escape(variant)}</b> {amount(finding)} · {finding.cause.kind}"
+            for variant, finding in labelled
         ]
         first = labelled[0][1]
-        lines += [commit_line(commits[at]) if first.exact else f"in {first.range}", wrapped(first.sentence)]
-        chart_marks.append(Mark(at, glyph, cause_colour(labelled[0][1].kind, scheme), "<br>".join(lines)))
+        lines += [commit_line(commits[at]) if first.exact else f"in {first.range_text}", wrapped(first.cause.sentence)]
+        chart_marks.append(Mark(at, glyph, cause_colour(first.cause.kind, scheme), "<br>".join(lines)))
     return chart_marks

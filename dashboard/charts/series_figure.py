@@ -16,7 +16,8 @@ from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import commit_line, packed, upright, wrapped
-from lockstep.alerts.analysis.findings_files import Behaviour, Finding
+from lockstep.alerts.analysis.findings_files import Behaviour
+from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import significant
 from lockstep.compare.row import Measured
@@ -40,7 +41,7 @@ def series_figure(
     points: Sequence[tuple[Point, Measured | None]],
     commits: Sequence[Commit],
     quantity: Quantity,
-    changes: Sequence[Finding],
+    changes: Sequence[FoundChange],
     analysis: Behaviour | None,
     style: Style,
     scheme: Scheme,
@@ -244,16 +245,16 @@ def changed_conditions(before: Point, after: Point) -> list[str]:
     return other_board + versions
 
 
-def _changes(changes: Sequence[Finding], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
+def _changes(changes: Sequence[FoundChange], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
     place = {commit.hash: at for at, commit in enumerate(commits)}
     marks = []
     for change in changes:
         at = place.get(change.commit)
         if at is not None:
-            source = escape(commits[at].subject[:48]) if change.exact else change.range
+            source = escape(commits[at].subject[:48]) if change.exact else change.range_text
             size = f"{sign(change.sense)} {amount(change)}"
-            text = " · ".join(part for part in (size, change.kind, source) if part)
-            marks.append(_mark(at - 0.5, text, cause_colour(change.kind, scheme), "solid"))
+            text = " · ".join(part for part in (size, change.cause.kind, source) if part)
+            marks.append(_mark(at - 0.5, text, cause_colour(change.cause.kind, scheme), "solid"))
     return marks
 
 

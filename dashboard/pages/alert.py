@@ -23,7 +23,7 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
-from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import amount, by, culprits, headline, interval, left, status
 from lockstep.compare.series_status import keys_by_name
@@ -227,7 +227,7 @@ def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 
-def _series_row(member: Member, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
+def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
     name = member.series
     # An alert may outlive its results. Then no page shows the series.
     label = (

@@ -20,8 +20,9 @@ from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
 from dashboard.pages.series_table import apart_table, commit_table
-from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
+from lockstep.alerts.analysis.findings_files import Behaviour, MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign
@@ -254,22 +255,22 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": cause_text(finding.kind)}),
+                    html.Span(size, style={"color": cause_text(finding.cause.kind)}),
                     html.Span(f"{ends} ", className="dim"),
                     *_place(finding, named, address.machine),
-                    html.Span(f" · {finding.kind}: {finding.sentence}"),
+                    html.Span(f" · {finding.cause.kind}: {finding.cause.sentence}"),
                 ]
             )
         )
     return [html.H2("Changes"), html.Ul(lines, className="news")]
 
 
-def _place(finding: Finding, named: Mapping[str, Commit], machine: str) -> list[Any]:
+def _place(finding: FoundChange, named: Mapping[str, Commit], machine: str) -> list[Any]:
     """Return the commit of a change; for several possible commits, their range as a link that compares its ends."""
-    if finding.exact and finding.end in named:
-        return [commit_link(named[finding.end], machine), f" {named[finding.end].subject}"]
-    href = link("/compare", bm=machine, bc=finding.good, hm=machine, hc=finding.end)
-    return ["in ", dcc.Link(finding.range, href=href, className="link mono")]
+    if finding.exact and finding.after in named:
+        return [commit_link(named[finding.after], machine), f" {named[finding.after].subject}"]
+    href = link("/compare", bm=machine, bc=finding.before, hm=machine, hc=finding.after)
+    return ["in ", dcc.Link(finding.range_text, href=href, className="link mono")]
 
 
 def _elsewhere(address: SeriesAddress, machine: str) -> Any:

@@ -13,7 +13,8 @@ from dashboard.charts.apart import Apart
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from dashboard.charts.trend import commit_line
-from lockstep.alerts.analysis.findings_files import Behaviour, Finding, MachineFindings
+from lockstep.alerts.analysis.findings_files import Behaviour, MachineFindings
+from lockstep.alerts.model import FoundChange
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.row import Measured, described
 from lockstep.compare.row_table import RowTable
@@ -43,7 +44,7 @@ class SeriesView:
     points: tuple[tuple[Point, Measured | None], ...]
     apart: tuple[tuple[Point, Measured | None], ...]
     what: Quantity
-    changes: tuple[Finding, ...]
+    changes: tuple[FoundChange, ...]
     analysis: Behaviour | None
     follows: str
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.alerts.cause.commit_ranges import BY_DATE, Unknown
 from lockstep.alerts.database.alert_row import Tracked
-from lockstep.alerts.model import Alert, Member, Topic
+from lockstep.alerts.model import Alert, FoundChange, Topic
 
 if TYPE_CHECKING:
     from lockstep.alerts.cause.change_size import ChangeSize
@@ -74,7 +74,7 @@ def interval(sized: ChangeSize) -> str:
     return f"{_level(low, '+')} … {_moved(sized, high)}"
 
 
-def left(sized: Member) -> str:
+def left(sized: FoundChange) -> str:
     """Format what is left of a change at the newest level; "–" where an exact count was zero."""
     return "–" if sized.counted and sized.old == 0 else by(sized, sized.left)
 
@@ -123,7 +123,7 @@ def headline(alert: Alert) -> str:
     return f"{location(alert)} {topic} by {size}{left_note(worst)} in {alert.range}: {worst.series.label}{others_note}"
 
 
-def left_note(member: Member) -> str:
+def left_note(member: FoundChange) -> str:
     """Return ``, of which +50.0 % is left,`` if a part of a change has been undone; otherwise "".
 
     Parts below a fifth of the change are not stated: later points move the newest level by as much.

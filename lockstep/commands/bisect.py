@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lockstep.alerts.bisection.search_range import UnknownRange
     from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
-    from lockstep.alerts.model import Member
+    from lockstep.alerts.model import FoundChange
     from lockstep.record.model import Record
 
 
@@ -189,7 +189,7 @@ def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], m
 class _Measure:
     """Measures one series of an alert at one commit after another, each commit in a new worker process."""
 
-    def __init__(self, conf: Any, repo: Any, member: Member, args: argparse.Namespace) -> None:
+    def __init__(self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace) -> None:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
         from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -263,7 +263,7 @@ def _number(log: float, quantity: str) -> str:
     return f"{math.exp(-log):.4f}×" if quantity == "speedup" else f"{1e6 * math.exp(log):.2f} µs"
 
 
-def _sentence(bisection: Bisection, member: Member) -> str:
+def _sentence(bisection: Bisection, member: FoundChange) -> str:
     assert bisection.good.log is not None
     assert bisection.bad.log is not None
     steps = f"{len(bisection.measured)} commits measured"

@@ -22,12 +22,13 @@ from lockstep.record.console import plain_table, wide_console
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange
+    from lockstep.alerts.analysis.analyse import AnalysisResult
     from lockstep.alerts.analysis.noisy_series import Scatter
-    from lockstep.alerts.cause.change_facts import Step
+    from lockstep.alerts.model import FoundChange
     from lockstep.detect import Noise
     from lockstep.detect.findings import Sense
     from lockstep.history.snapshot import Results
+    from lockstep.record.series_name import SeriesName
 
 
 class Changes(Command):  # type: ignore[misc]  # asv has no types
@@ -73,13 +74,11 @@ def _run(args: argparse.Namespace) -> int:
         change
         for change in now.changes
         if (args.all or not change.suppressed)
-        and args.machine in (None, change.step.series.machine)
-        and args.family in (None, change.step.series.family, change.step.series.suite)
-        and dates[change.step.after.commit] >= begin
+        and args.machine in (None, change.series.machine)
+        and args.family in (None, change.series.family, change.series.suite)
+        and dates[change.commit] >= begin
     ]
-    changes.sort(
-        key=lambda change: (-dates[change.step.after.commit], _ORDER[change.step.sense], -abs(change.step.weight))
-    )
+    changes.sort(key=lambda change: (-dates[change.commit], _ORDER[change.sense], -abs(change.weight)))
     noisy = _noisy(results, args)
     if args.json:
         scatter = {
@@ -95,17 +94,17 @@ def _run(args: argparse.Namespace) -> int:
                 print(scatter_of_machine.sentence(machine))
         for sentence in filter(None, (*tally(results).sentences(), results.line_note)):
             print(sentence)
-    return BAD_NEWS if any(not change.suppressed and _is_open(change.step) for change in changes) else OK
+    return BAD_NEWS if any(not change.suppressed and _is_open(change) for change in changes) else OK
 
 
 #: The order in which the changes of a commit are listed.
 _ORDER: Mapping[Sense, int] = {"worse": 0, "changed": 1, "better": 2}
 
 
-def _is_open(step: Step) -> bool:
+def _is_open(change: FoundChange) -> bool:
     """Return whether a change is worse, or has no better direction, and more than a fifth of it is left."""
-    left = abs(step.left) if step.sense == "changed" else step.left
-    return step.sense != "better" and left > abs(step.size) / 5
+    left = abs(change.left) if change.sense == "changed" else change.left
+    return change.sense != "better" and left > abs(change.size) / 5
 
 
 def _since(text: str | None, results: Results) -> int:
@@ -132,26 +131,31 @@ def _since(text: str | None, results: Results) -> int:
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
-def _noise(changes: Sequence[FoundChange], results: Results, args: argparse.Namespace) -> dict[str, Noise]:
-    """Return the noise of each change's series, by ``row`` of the change.
+def _noise(
+    changes: Sequence[FoundChange], results: Results, args: argparse.Namespace
+) -> dict[tuple[SeriesName, int], Noise]:
+    """Return the noise of each change's series, by series and benchmark version.
 
     A machine is left out if its stored analysis does not belong to these results.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.cache_files import AnalysisCache
     from lockstep.alerts.analysis.detector_state import StoredDetector
+    from lockstep.alerts.analysis.followed_series import row_of
 
     cache = AnalysisCache(open_store(args).cache)
-    noise: dict[str, Noise] = {}
+    noise: dict[tuple[SeriesName, int], Noise] = {}
     for machine in results.machines:
-        rows = list(dict.fromkeys(change.row for change in changes if change.step.series.machine == machine))
+        versions = dict.fromkeys(
+            (change.series, change.version) for change in changes if change.series.machine == machine
+        )
         try:
             detector = StoredDetector(cache.detector(machine), results.state(machine))
-            row_of = {name: row for row, name in enumerate(detector.names)}
-            found_analyses = detector.analyses([row_of[name] for name in rows])
+            place_of = {name: place for place, name in enumerate(detector.names)}
+            found_analyses = detector.analyses([place_of[row_of(*version)] for version in versions])
         except (ValueError, KeyError):
             continue
-        noise |= {row: change.noise for row, change in zip(rows, found_analyses, strict=True)}
+        noise |= {version: found.noise for version, found in zip(versions, found_analyses, strict=True)}
     return noise
 
 
@@ -179,28 +183,30 @@ def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
     return noisy
 
 
-def _json(changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[str, Noise]) -> dict[str, Any]:
+def _json(
+    changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[tuple[SeriesName, int], Noise]
+) -> dict[str, Any]:
     return {
         "changes": [
             {
-                **asdict(change.step.series),
-                "size": change.step.size,
-                "measure": change.step.measure,
-                "better": change.step.better,
-                "sense": change.step.sense,
-                "low": change.step.low,
-                "high": change.step.high,
-                "confidence": change.step.confidence,
-                "left": change.step.left,
-                "old": change.step.old,
-                "new": change.step.new,
-                "before": change.step.good,
-                "after": change.step.end,
-                "commits": [] if change.step.unknown else list(change.step.between),
-                "unknown": change.step.unknown,
-                "reported_at": change.step.reported_at,
+                **asdict(change.series),
+                "size": change.size,
+                "measure": change.measure,
+                "better": change.better,
+                "sense": change.sense,
+                "low": change.low,
+                "high": change.high,
+                "confidence": change.confidence,
+                "left": change.left,
+                "old": change.old,
+                "new": change.new,
+                "before": change.before,
+                "after": change.after,
+                "commits": [] if change.unknown else list(change.between),
+                "unknown": change.unknown,
+                "reported_at": change.reported_at,
                 "cause": asdict(change.cause),
-                "noise": asdict(noise[change.row]) if change.row in noise else None,
+                "noise": asdict(noise[key]) if (key := (change.series, change.version)) in noise else None,
                 "quiet": change.suppressed,
             }
             for change in changes
@@ -221,13 +227,12 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
     if args.all:
         table.add_column("suppressed")
     for change in changes:
-        step = change.step
         cells = [
-            amount(step),
-            interval(step),
-            step.series.label,
-            step.series.machine,
-            step.range or "none",
+            amount(change),
+            interval(change),
+            change.series.label,
+            change.series.machine,
+            change.range or "none",
             f"{change.cause.kind}: {change.cause.sentence}",
         ]
         table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
@@ -239,8 +244,8 @@ def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.N
         for (machine, *names), number in now.series.items()
         if args.machine in (None, machine) and args.family in (None, *names)
     )
-    words = sense_words(all(change.step.series.timed for change in changes))
-    senses = Counter(change.step.sense for change in changes)
+    words = sense_words(all(change.series.timed for change in changes))
+    senses = Counter(change.sense for change in changes)
     counted = ", ".join(
         f"{senses[sense]} {word}" for sense, word in words.items() if senses[sense] or sense != "changed"
     )

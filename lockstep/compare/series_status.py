@@ -11,8 +11,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.findings_files import Finding, MachineFindings
+from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.followed_series import series_by_name
+from lockstep.alerts.model import FoundChange
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
@@ -54,7 +55,7 @@ class Status:
 
     row: Row
     difference: Difference
-    changes: tuple[Finding, ...]
+    changes: tuple[FoundChange, ...]
     stale: bool
     news: bool
     noise: float
@@ -81,7 +82,7 @@ class Statuses(Sequence[Status]):
 
     rows: RowTable
     differences: Differences
-    changes: Mapping[int, tuple[Finding, ...]]
+    changes: Mapping[int, tuple[FoundChange, ...]]
     stale: Mask
     news: Mask
     noise: Floats
@@ -179,7 +180,7 @@ def names_by_key(results: Results, machine: str) -> Mapping[SeriesKey, Sequence[
     return dict(names)
 
 
-def reported_changes(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
+def reported_changes(results: Results, key: SeriesKey, findings: MachineFindings | None) -> tuple[FoundChange, ...]:
     """Return the changes of a series that are reported, oldest first."""
     if findings is None or not findings.changed:
         return ()
@@ -187,7 +188,7 @@ def reported_changes(results: Results, key: SeriesKey, findings: MachineFindings
     return tuple(sorted(changes, key=lambda change: change.last))
 
 
-def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[Finding, ...]:
+def checks_of(key: SeriesKey, findings: MachineFindings | None) -> tuple[FoundChange, ...]:
     """Return the reported changes in the correctness checks of a variant and case, oldest first.
 
     All cache states share a check."""
@@ -236,7 +237,7 @@ def statuses(
 
 def _later(
     results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
-) -> Mapping[int, tuple[Finding, ...]]:
+) -> Mapping[int, tuple[FoundChange, ...]]:
     """Return the reported changes after the commit at position ``first``, by the index of the row."""
     later = (
         {name: reported for name in findings.changed if (reported := findings.reported(name, first))}
@@ -245,7 +246,7 @@ def _later(
     )
     # Make the names only if there are such changes, because they are made for all series of a machine.
     keys = keys_by_name(results, machine) if later else {}
-    changes_by_place: dict[int, list[Finding]] = defaultdict(list)
+    changes_by_place: dict[int, list[FoundChange]] = defaultdict(list)
     for name, reported in later.items():
         place = rows.find(keys[name]) if name in keys else -1
         if place >= 0:
@@ -260,7 +261,7 @@ def _statuses(
     before: RowTable,
     earlier: NDArray[Any],
     differences: Differences,
-    changes: Mapping[int, tuple[Finding, ...]],
+    changes: Mapping[int, tuple[FoundChange, ...]],
     noise: Floats,
     beyond: Mask,
 ) -> Statuses:

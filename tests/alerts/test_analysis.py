@@ -109,7 +109,7 @@ def test_another_way_of_measuring(planted):
 def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(planted):
     _, _, picture, _ = planted
     assert alerts_on(picture, "unchanged code") == []
-    found = [one for one in picture.changes if one.step.series.machine == "unchanged code"]
+    found = [one for one in picture.changes if one.series.machine == "unchanged code"]
     assert [(one.cause.kind, one.suppressed) for one in found] == [("noise", "noise")] * 3
     count, rms = picture.unchanged_code["unchanged code"]
     assert count == 3

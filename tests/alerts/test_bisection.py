@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project import KERNELS, Project, make_project
 
-from lockstep.alerts.analysis.grouping import ReportedStep, group
+from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.step_facts import levels
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
 from lockstep.alerts.bisection.search_range import RangeWidener
-from lockstep.alerts.cause.attribution import attribute
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.model import FoundChange
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 
@@ -236,7 +236,7 @@ def test_the_range_goes_outwards_over_the_measured_commits(tmp_path):
     narrow = replace(
         wide, series=replace(name, case="M=8,K=64"), good=commits[30], between=tuple(commits[31:35]), size=0.01
     )
-    [alert] = group([ReportedStep(one, attribute(one)) for one in (wide, narrow)], commits)
+    [alert] = group([ReportedChange(FoundChange.of(one)) for one in (wide, narrow)], commits)
     ranges = Ranges(tmp_path / "repo", ("kernels",))
     farther = RangeWidener(ranges, results, alert, alert.members[0], beyond=True)
     span = farther.first()
@@ -285,7 +285,7 @@ def alert_of(state, commits, *ranges, by=20.0, **changes):
         ends = {"before": Facts(commits[good]), "after": Facts(commits[end]), "good": commits[good]}
         between = tuple(commits[good + 1 : end + 1])
         steps.append(step(good + 1, end, by=by - at, name=name, between=between, **ends, **changes))
-    told = [ReportedStep(one, attribute(one)) for one in steps]
+    told = [ReportedChange(FoundChange.of(one)) for one in steps]
     database = Database(state)
     AlertStore(database).sync(CurrentAlerts(group(told, commits), {"here": commits}))
     database.close()

@@ -69,7 +69,7 @@ def analysed(tree):
 
 def test_each_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     _, commits, last, _ = analysed
-    changes = {(one.step.series.variant, one.step.series.quantity, one.step.end) for one in last.changes}
+    changes = {(one.series.variant, one.series.quantity, one.after) for one in last.changes}
     assert changes == {("sums", "error", commits[6]), ("atomics", "deterministic", commits[9])}
     assert len(last.changes) == 2, "the cache states of a case share a check"
     assert {one.suppressed for one in last.changes} == {""}

@@ -40,12 +40,12 @@ def plan(slower):
 @pytest.mark.parametrize("name", COSTS)
 def test_a_planted_change_is_found_in_its_own_quantity_alone(tmp_path, name):
     commits, found = analysed(tmp_path, plan(name))
-    reported = [one.step for one in found.changes if not one.suppressed]
+    reported = [one for one in found.changes if not one.suppressed]
     # A variant is followed by its ratio to the baseline where there is one.
     quantity = COSTS[name][-1]
     assert {(one.series.quantity, one.series.variant) for one in reported} == {(quantity, VARIANT)}
     assert {one.series.case for one in reported} == set(CASES)
-    assert {one.end for one in reported} == {commits[PLANTED]}
+    assert {one.after for one in reported} == {commits[PLANTED]}
     assert all(0.1 < one.size < 0.3 for one in reported)
     [alert] = found.alerts
     assert f"cold {quantity.replace('_', ' ')}" in headline(alert)
@@ -58,7 +58,7 @@ def test_a_threshold_of_a_quantity_keeps_its_changes_alone_quiet(tmp_path):
     )
     quiet = Thresholds(rules=(Rule(Pattern(quantity="host"), min_effect=0.2),))
     _, found = analysed(tmp_path, both, thresholds=quiet)
-    reported = {(one.step.series.quantity, one.suppressed) for one in found.changes if one.step.size > 0.05}
+    reported = {(one.series.quantity, one.suppressed) for one in found.changes if one.size > 0.05}
     assert reported == {("host", "small"), ("behind_speedup", "")}
 
 
@@ -72,7 +72,7 @@ def test_commits_that_come_later_continue_the_analysis(tmp_path):
     again = AnalysisCache(tmp_path / "anew")
     results = Store.open(tmp_path / "repo" / "results", cache=tmp_path / "cache").current()
     whole = analyse_results(results, Thresholds(), Ranges(tmp_path / "repo", ("kernels",)), NOW, again)
-    assert [(one.row, one.step.end) for one in whole.changes] == [(one.row, one.step.end) for one in after.changes]
+    assert [(one.series, one.version, one.after) for one in whole.changes] == [(one.series, one.version, one.after) for one in after.changes]
 
 
 def test_a_cost_that_is_no_longer_measured_has_vanished(tmp_path):

@@ -59,7 +59,7 @@ def found(tree):
 @pytest.mark.parametrize("name", SERIES)
 def test_a_change_has_both_numbers_and_the_difference(found, name):
     *_, text, sense = SERIES[name]
-    [step] = [change.step for change in found[1].changes if f"s.{change.step.series.variant}" == name]
+    [step] = [change for change in found[1].changes if f"s.{change.series.variant}" == name]
     assert (step.sense, step.measure) == (sense, "difference")
     assert step.new - step.old == pytest.approx(step.of_number(step.size))
     assert "%" not in amount(step) + interval(step)
@@ -131,7 +131,7 @@ def test_min_effect_is_a_share_of_the_larger_level(tmp_path):
     write_numbers(tmp_path / "r", {"s.track_x": levels((-100, 25), (-103, 25))}, {"s.track_x": {"unit": "errors"}})
     _, found = analysed(tmp_path / "r")
     [change] = found.changes
-    assert change.step.share == pytest.approx(3 / 103)
+    assert change.share == pytest.approx(3 / 103)
     assert change.suppressed == ""
 
 

@@ -27,7 +27,7 @@ def rule(better, match='suite = "s"'):
 
 def steps(root, rules=None):
     _, found = analysed(root, rules)
-    return {change.step.series.variant: change.step for change in found.changes if not change.suppressed}
+    return {change.series.variant: change for change in found.changes if not change.suppressed}
 
 
 @pytest.mark.parametrize("unit", ["GB/s", "GFLOPS", "gflopss", "tokens/sec", "fps", "req/s (higher is better)"])

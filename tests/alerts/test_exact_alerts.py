@@ -46,7 +46,7 @@ def analysed(tmp_path_factory):
 
 def test_every_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     _, commits, found, _ = analysed
-    changes = [(one.step.series.quantity, one.step.old, one.step.new, one.step.touched) for one in found.changes]
+    changes = [(one.series.quantity, one.old, one.new, one.between) for one in found.changes]
     assert sorted(changes) == [
         ("registers", 128, 129, (commits[2],)),
         ("registers", 129, 120, (commits[6],)),

@@ -89,9 +89,8 @@ class Growing:
 
 def as_text(found):
     """A change without what no two ways of adding agree on, the last digits of a number."""
-    step = found.step
-    numbers = {name: round(getattr(step, name), 9) for name in ("size", "low", "high", "confidence", "left")}
-    return repr(replace(found, step=replace(step, **numbers)))
+    numbers = {name: round(getattr(found, name), 9) for name in ("size", "low", "high", "confidence", "left")}
+    return repr(replace(found, **numbers))
 
 
 @pytest.fixture
@@ -114,7 +113,7 @@ def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
     assert seldom == any(growing.kept.folder.rglob("recent.npz"))
-    assert {one.step.series.machine for one in found.changes} >= {"slowdown", "fixed", "foreign"}
+    assert {one.series.machine for one in found.changes} >= {"slowdown", "fixed", "foreign"}
     assert {(one.machine, one.topic) for one in found.alerts} >= {
         ("failing", "stopped"),
         ("new ruler after", "version"),

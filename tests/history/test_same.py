@@ -80,12 +80,12 @@ def test_a_slowdown_that_came_with_the_rename_is_found(tmp_path):
     opened = store(tmp_path / "r", RENAMED)
     _, joined = analyse_store(opened, Thresholds(), tmp_path)
     [change] = joined.changes
-    assert (change.step.series.label, change.step.end) == ("b.B.time_y", commit(20))
+    assert (change.series.label, change.after) == ("b.B.time_y", commit(20))
     assert {alert.topic for alert in joined.alerts} - {"silent"} == {"slower"}
     # One more commit continues the joined series.
     measure(tmp_path / "r", "box", [40], "b.B.time_y", value=lambda day: 1.6 * noise(day), version="new")
     _, more = analyse_store(opened, Thresholds(), tmp_path)
-    assert [one.step.end for one in more.changes] == [commit(20)]
+    assert [one.after for one in more.changes] == [commit(20)]
 
 
 def test_a_parameter_that_was_renamed_is_one_series(tmp_path):

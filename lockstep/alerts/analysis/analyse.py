@@ -17,14 +17,12 @@ from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of, series_by_name
 from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
-from lockstep.alerts.analysis.grouping import ReportedStep, group
-from lockstep.alerts.analysis.step_facts import directed
-from lockstep.alerts.cause.attribution import Cause, Kind, attribute
-from lockstep.alerts.cause.change_facts import Step
+from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
-from lockstep.alerts.model import Alert, Suppressed, Waiver
+from lockstep.alerts.model import Alert, FoundChange, Suppressed, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import pool
 from lockstep.record.series_name import SeriesName
@@ -39,24 +37,6 @@ _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unex
 
 #: A series that the cache already holds takes as long to analyse as this many new points.
 _KNOWN_SERIES_POINTS = 15
-
-
-@dataclass(frozen=True)
-class FoundChange:
-    """A change, its cause, and whether it is reported.
-
-    Attributes:
-        row: key of the series and its benchmark version, see ``lockstep.alerts.analysis.followed_series.Followed``.
-        step, cause: the change and its cause.
-        threshold: the threshold of the series.
-        suppressed: why the change is not reported; "" if the change is reported.
-    """
-
-    row: str
-    step: Step
-    cause: Cause
-    threshold: Threshold
-    suppressed: Suppressed
 
 
 @dataclass(frozen=True)
@@ -94,8 +74,8 @@ class AnalysisResult:
         """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
         sizes: dict[str, list[float]] = defaultdict(list)
         for change in self.changes:
-            if change.cause.kind == "noise" and not change.step.counted:
-                sizes[change.step.series.machine].append(change.step.size)
+            if change.cause.kind == "noise" and not change.counted:
+                sizes[change.series.machine].append(change.size)
         return {
             machine: (len(machine_sizes), math.sqrt(sum(size * size for size in machine_sizes) / len(machine_sizes)))
             for machine, machine_sizes in sizes.items()
@@ -126,7 +106,7 @@ def analyse_results(
     for machine in _analyse_machines(results, chosen, ranges, cache):
         # What happened before a branch forked is said of the line that it forked from.
         own = {commit.hash for commit in results.commits(machine.machine)[results.begins(machine.machine) :]}
-        changes += (found for found in _found_changes(machine.changed, thresholds) if found.step.after.commit in own)
+        changes += (found for found in _found_changes(machine.changed, thresholds) if found.commit in own)
         told = freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))
         stale += (alert for alert in told if alert.topic == "silent" or alert.after in own)
         commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
@@ -199,29 +179,33 @@ def _analyse_shared(machine: str) -> MachineChanges:
 
 def _found_changes(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
     for series in changed:
-        causes = [attribute(step) for step in series.steps]
-        name, better = series.steps[0].series, series.steps[0].better
-        place = (name.suite, name.variant, name.case, name.l2, name.quantity)
-        threshold = thresholds.of(*place)
-        steps = series.steps
+        changes = [FoundChange.of(step, series.version) for step in series.steps]
+        name = changes[0].series
         if name.foreign:
-            better = thresholds.better(*place, otherwise=better)
-            steps = tuple(directed(step, better) for step in steps)
-        if steps[0].counted:
-            threshold = replace(threshold, min_effect=0.0)
+            better = thresholds.better(*_place(name), otherwise=changes[0].better)
+            changes = [change.directed(better) for change in changes]
+        threshold = _threshold(changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
-        unchanged = (abs(s.size) for s, c in zip(steps, causes, strict=True) if c.kind == "noise")
-        largest = max(unchanged, default=0.0)
-        for step, cause in zip(steps, causes, strict=True):
-            yield FoundChange(series.row, step, cause, threshold, _suppression(step, cause, threshold, largest))
+        largest = max((abs(change.size) for change in changes if change.cause.kind == "noise"), default=0.0)
+        for change in changes:
+            yield replace(change, suppressed=_suppression(change, threshold, largest))
 
 
-def _suppression(step: Step, cause: Cause, threshold: Threshold, unchanged: float) -> Suppressed:
-    if cause.kind == "noise" or (abs(step.size) <= unchanged and cause.kind in _CODE):
+def _threshold(change: FoundChange, thresholds: Thresholds) -> Threshold:
+    threshold = thresholds.of(*_place(change.series))
+    return replace(threshold, min_effect=0.0) if change.counted else threshold
+
+
+def _place(name: SeriesName) -> tuple[str, str, str, str, str]:
+    return name.suite, name.variant, name.case, name.l2, name.quantity
+
+
+def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) -> Suppressed:
+    if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in _CODE):
         return "noise"
-    if step.share < threshold.min_effect:
+    if change.share < threshold.min_effect:
         return "small"
-    return "unsure" if step.confidence < threshold.confidence else ""
+    return "unsure" if change.confidence < threshold.confidence else ""
 
 
 class _Reporter:
@@ -235,22 +219,21 @@ class _Reporter:
             name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines
         }
 
-    def __call__(self, change: FoundChange) -> ReportedStep:
-        step, name = change.step, change.step.series
+    def __call__(self, change: FoundChange) -> ReportedChange:
+        name, threshold = change.series, _threshold(change, self._thresholds)
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
-        commit_texts = [text for commit in step.between for text in (commit, self._subjects.get(commit, ""))]
+        commit_texts = [text for commit in change.between for text in (commit, self._subjects.get(commit, ""))]
         accept = None
-        if step.sense != "better":
-            accept = self._thresholds.accepted(*place, step.share, commit_texts, name.quantity)
+        if change.sense != "better":
+            accept = self._thresholds.accepted(*place, change.share, commit_texts, name.quantity)
         mute = self._thresholds.muted(*place, self._today, name.quantity)
         waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
-        return ReportedStep(
-            step,
-            change.cause,
-            owner=change.threshold.owner,
-            since=commits[step.last][1],
-            small=change.threshold.min_effect,
-            old=is_old(step.last, commits),
+        return ReportedChange(
+            change,
+            owner=threshold.owner,
+            since=commits[change.last][1],
+            small=threshold.min_effect,
+            old=is_old(change.last, commits),
             waiver=waiver,
         )

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from lockstep.alerts.analysis.analyse import AnalysisResult, FoundChange, analyse_results
+from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_results
 from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of, write_whole
-from lockstep.alerts.analysis.findings_files import Finding, write_changes
+from lockstep.alerts.analysis.findings_files import write_changes
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.model import FoundChange
 from lockstep.history.part_checks import DamagedPart
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -51,33 +52,10 @@ def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key:
         result: the analysis of all machines, made with the same ``cache``.
         key: see ``lockstep.alerts.analysis.cache_files.key_of``.
     """
-    findings: dict[str, list[Finding]] = defaultdict(list)
+    findings: dict[str, list[FoundChange]] = defaultdict(list)
     for change in result.changes:
-        findings[change.step.series.machine].append(_finding(change))
+        findings[change.series.machine].append(change)
     for machine in results.machines:
         write_changes(cache.changes(machine, key), findings[machine])
     write_whole(cache.done(key), lambda file: file.write(b""))
     cache.sweep(key, results.machines)
-
-
-def _finding(change: FoundChange) -> Finding:
-    step = change.step
-    return Finding(
-        series=step.series,
-        size=step.size,
-        low=step.low,
-        high=step.high,
-        last=step.last,
-        commit=step.after.commit,
-        good=step.good,
-        end=step.end,
-        suspects=len(step.between),
-        unknown=step.unknown,
-        kind=change.cause.kind,
-        sentence=change.cause.sentence,
-        suppressed=change.suppressed,
-        old=step.old,
-        new=step.new,
-        better=step.better,
-        measure=step.measure,
-    )

@@ -16,7 +16,14 @@ from lockstep.alerts.analysis.cache_files import AnalysisCache
 from lockstep.alerts.analysis.change_cache import CachedAnalysis, SeriesSteps, place_of, read_analysis, write_analysis
 from lockstep.alerts.analysis.detector_state import MonitoredSeries, analyse, extend, is_current
 from lockstep.alerts.analysis.followed_checks import Checks, continued, follow_checks
-from lockstep.alerts.analysis.followed_series import Followed, common_baselines, followed, name_in, newest_baselines
+from lockstep.alerts.analysis.followed_series import (
+    Followed,
+    common_baselines,
+    followed,
+    name_in,
+    newest_baselines,
+    version_in,
+)
 from lockstep.alerts.analysis.reported_points import SeriesReports
 from lockstep.alerts.analysis.reports import MachineReports
 from lockstep.alerts.analysis.step_facts import WINDOW, StepBuilder, sized
@@ -33,9 +40,9 @@ _MOST_NEW = 50
 
 @dataclass(frozen=True)
 class ChangedSeries:
-    """The changes of one series under one benchmark version (see ``Followed.row``), oldest first."""
+    """The changes of one series under one benchmark version (see ``Followed.place``), oldest first."""
 
-    row: str
+    version: int
     steps: tuple[Step, ...]
 
 
@@ -78,7 +85,8 @@ def analyse_machine(
     measured_at = max((run.measured_at for run in results.runs if run.machine == machine), default=0)
     reports = MachineReports(machine, commits, measured_at, cached.reported.reports(), cached.measured)
     changed = tuple(
-        ChangedSeries(row, tuple(series_steps.steps.values())) for row, series_steps in cached.changed.items()
+        ChangedSeries(version_in(row), tuple(series_steps.steps.values()))
+        for row, series_steps in cached.changed.items()
     )
     return MachineChanges(machine, changed, reports)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,66 +18,13 @@ import numpy as np
 from lockstep.alerts.analysis.cache_files import write_whole
 from lockstep.alerts.analysis.detector_state import StoredDetector
 from lockstep.alerts.analysis.followed_series import name_in
-from lockstep.alerts.cause.attribution import Kind
-from lockstep.alerts.cause.change_size import ChangeSize
-from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.alerts.model import Suppressed
+from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.model import FoundChange
 from lockstep.detect import Analysis
-from lockstep.detect.findings import Measure
-from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
 #: The noise of a series, the smallest change that the detector can find in it, and its levels.
 Behaviour = Analysis
-
-
-@dataclass(frozen=True, slots=True)
-class Finding(ChangeSize):
-    """A change of a series, as pages show it.
-
-    Attributes:
-        series, size, better, measure, old, new: see ``lockstep.alerts.cause.change_size.ChangeSize``.
-        low, high: interval of ``size``.
-        last: position of the first commit that certainly has the change.
-        commit: the first commit measured with the change.
-        good: the last commit without the change.
-        end: the first commit that certainly has the change.
-        suspects: number of possible culprits. If ``unknown`` is set, only measured commits are counted.
-        unknown: why the commits between ``good`` and ``end`` are unknown; "" if they are known.
-        kind: the kind of the cause.
-        sentence: a sentence that states the cause.
-        suppressed: why the change is not reported; "" if the change is reported.
-    """
-
-    series: SeriesName
-    size: float
-    low: float
-    high: float
-    last: int
-    commit: str
-    good: str
-    end: str
-    suspects: int
-    unknown: Unknown
-    kind: Kind
-    sentence: str
-    suppressed: Suppressed = ""
-    old: float | None = None
-    new: float | None = None
-    better: Better = "lower"
-    measure: Measure = "ratio"
-
-    @property
-    def exact(self) -> bool:
-        """Whether the change is known to come from commit ``end``."""
-        return self.suspects == 1 and not self.unknown
-
-    @property
-    def range(self) -> str:
-        """The culprit range for people: ``267e5d01..177708fb, one of 48 commits``, or the culprit if it is known."""
-        if self.exact:
-            return self.end[:8]
-        return f"{self.good[:8]}..{self.end[:8]}{'' if self.unknown else f', one of {self.suspects} commits'}"
 
 
 class MachineFindings:
@@ -128,11 +75,11 @@ class MachineFindings:
         self.noise: Mapping[SeriesName, float] = {name: scale for name, (_, scale) in noise.items()}
 
     @property
-    def changes(self) -> tuple[Finding, ...]:
+    def changes(self) -> tuple[FoundChange, ...]:
         """All changes, reported and suppressed, ordered by series and then from old to new."""
         return tuple(self._finding(name, place) for name, places in self._places.items() for place in places.tolist())
 
-    def reported(self, name: SeriesName, after: int = -1) -> list[Finding]:
+    def reported(self, name: SeriesName, after: int = -1) -> list[FoundChange]:
         """Return the reported changes of a series, oldest first.
 
         Args:
@@ -142,8 +89,11 @@ class MachineFindings:
         chosen = places[(self._last[places] > after) & ~self._suppressed[places]]
         return [self._finding(name, place) for place in chosen.tolist()]
 
-    def _finding(self, name: SeriesName, index: int) -> Finding:
-        return Finding(name, *self._line(index))
+    def _finding(self, name: SeriesName, index: int) -> FoundChange:
+        values = dict(zip(_CHANGE, self._line(index), strict=True))
+        return FoundChange(
+            **values | {"series": name, "cause": Cause(*values["cause"]), "between": tuple(values["between"])}
+        )
 
     def _line(self, index: int) -> list[Any]:
         """Return the decoded content of a line of the file of changes. Line 0 is the line after the index."""
@@ -169,7 +119,7 @@ class MachineFindings:
         return {name: self._analyses[name] for name in names if name in self._analyses}
 
 
-def write_changes(path: Path, findings: Iterable[Finding]) -> None:
+def write_changes(path: Path, findings: Iterable[FoundChange]) -> None:
     """Write the changes of a machine for ``MachineFindings``.
 
     The first line is an index of the changes. Each change has its own line, so a page decodes only the lines that it
@@ -178,7 +128,10 @@ def write_changes(path: Path, findings: Iterable[Finding]) -> None:
     changes = list(findings)
     places: dict[SeriesName, int] = {}
     series = [places.setdefault(change.series, len(places)) for change in changes]
-    lines = [json.dumps([getattr(change, name) for name in _CHANGE]) for change in changes]
+    lines = [
+        json.dumps([*(getattr(change, name) for name in _CHANGE[:-1]), [change.cause.kind, change.cause.sentence]])
+        for change in changes
+    ]
     body = "".join(f"{line}\n" for line in ("", *lines)).encode()
     last, suppressed = [change.last for change in changes], [int(bool(change.suppressed)) for change in changes]
     content = {"series": [astuple(name) for name in places], "bytes": len(body)}
@@ -186,8 +139,8 @@ def write_changes(path: Path, findings: Iterable[Finding]) -> None:
     write_whole(path, lambda out: out.write(json.dumps(content).encode() + body))
 
 
-#: The fields of a change's line, in order.
-_CHANGE = [field.name for field in fields(Finding)][1:]
-#: For each change, in the order of the lines: the index of its series, ``Finding.last``, and 1 if it is suppressed.
+#: The fields of a change's line, in order. The line holds the cause without its evidence.
+_CHANGE = [field.name for field in fields(FoundChange) if field.name not in ("series", "cause")] + ["cause"]
+#: For each change, in the order of the lines: the index of its series, ``FoundChange.last``, and 1 if it is suppressed.
 _INDEX = ("series_index", "last", "suppressed")
 _NO_PLACES = np.empty(0, dtype=np.intp)

@@ -72,6 +72,12 @@ def name_in(row: str) -> SeriesName:
     return SeriesName(*map(sys.intern, json.loads(row)[:-1]))
 
 
+def version_in(row: str) -> int:
+    """Return the index of the benchmark version (``Followed.place``) from the key of a series."""
+    version: int = json.loads(row)[-1]
+    return version
+
+
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     """Return the name that alerts use for a series of the store.
 

@@ -12,30 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.alerts.cause.attribution import Cause, Kind
-from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.alerts.model import Alert, Member, Topic, Waiver
+from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
 from lockstep.detect.findings import Sense
 from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
 
 
 @dataclass(frozen=True)
-class ReportedStep:
-    """A step that passed the thresholds, with its owner, its age and its waiver.
+class ReportedChange:
+    """A change that passed the thresholds, with its owner, its age and its waiver.
 
     Attributes:
-        step: the change.
-        cause: the cause of the change.
         owner: the owner of the series.
-        since: date of the step's last possible culprit, ms since 1970.
+        since: date of the last possible culprit of the change, ms since 1970.
         small: relative change within which a series counts as back at its old level.
-        old: whether the step is too old to be reported.
-        waiver: why the step needs no action; ``None`` if it has no waiver.
+        old: whether the change is too old to be reported.
+        waiver: why the change needs no action; ``None`` if it has no waiver.
     """
 
-    step: Step
-    cause: Cause
+    change: FoundChange
     owner: str = ""
     since: int = 0
     small: float = 0.01
@@ -44,86 +40,88 @@ class ReportedStep:
 
     @property
     def gone(self) -> bool:
-        """Whether the series recovered: at most a fifth of the step is left."""
-        left = abs(self.step.left) if self.step.sense == "changed" else self.step.left
-        return left <= max(self.small * self.step.scale, abs(self.step.size) / 5)
+        """Whether the series recovered: at most a fifth of the change is left."""
+        left = abs(self.change.left) if self.change.sense == "changed" else self.change.left
+        return left <= max(self.small * self.change.scale, abs(self.change.size) / 5)
 
     @property
     def urgent(self) -> bool:
         """Whether the change may be bad news: it is worse, or nobody has stated which direction is better."""
-        return self.step.sense != "better"
+        return self.change.sense != "better"
 
 
 @dataclass
 class _Group:
-    """Steps whose commit ranges share a commit."""
+    """Changes whose commit ranges share a commit."""
 
     end: int
-    steps: list[ReportedStep] = field(default_factory=list)
+    changes: list[ReportedChange] = field(default_factory=list)
 
 
-def group(steps: Iterable[ReportedStep], order: Sequence[str] = ()) -> list[Alert]:
-    """Group steps into alerts, in the order of machine, family and range.
+def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[Alert]:
+    """Group changes into alerts, in the order of machine, family and range.
 
     Args:
-        steps: the steps of any machines and families.
+        changes: the changes of any machines and families.
         order: all commits, oldest first. If several series narrow a range, the order decides which of their good
             commits is the newest before the range.
     """
     position = {commit: index for index, commit in enumerate(order)}
     # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if
     # the same commits caused them.
-    families: dict[tuple[str, str, str], list[ReportedStep]] = defaultdict(list)
-    for reported in steps:
-        series = reported.step.series
+    families: dict[tuple[str, str, str], list[ReportedChange]] = defaultdict(list)
+    for reported in changes:
+        series = reported.change.series
         families[series.machine, series.family, APART.get(series.quantity, "")].append(reported)
     alerts = [
-        _alert(machine, family, gathered.steps, position)
+        _alert(machine, family, gathered.changes, position)
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
     return _across_machines(alerts, position)
 
 
-def _gather(steps: Iterable[ReportedStep]) -> list[_Group]:
-    """Divide steps into the fewest groups in which all ranges share a commit.
+def _gather(changes: Iterable[ReportedChange]) -> list[_Group]:
+    """Divide changes into the fewest groups in which all ranges share a commit.
 
     The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
     group's first range.
     """
     groups: list[_Group] = []
-    for reported in sorted(steps, key=lambda reported: (reported.step.last, reported.step.first)):
-        if not groups or reported.step.first > groups[-1].end:
-            groups.append(_Group(reported.step.last))
-        groups[-1].steps.append(reported)
+    for reported in sorted(changes, key=lambda reported: (reported.change.last, reported.change.first)):
+        if not groups or reported.change.first > groups[-1].end:
+            groups.append(_Group(reported.change.last))
+        groups[-1].changes.append(reported)
     return groups
 
 
-def _alert(machine: str, family: str, steps: Sequence[ReportedStep], position: Mapping[str, int]) -> Alert:
-    urgent = [reported for reported in steps if reported.urgent]
-    members = tuple(sorted(map(_member, steps), key=_loudest))
+def _alert(machine: str, family: str, changes: Sequence[ReportedChange], position: Mapping[str, int]) -> Alert:
+    urgent = [reported for reported in changes if reported.urgent]
+    members = tuple(sorted((reported.change for reported in changes), key=_loudest))
     topic: Topic = _TOPIC[members[0].sense]
     leading = [member for member in members if member.sense == members[0].sense]
     # An unknown range lists only measured commits, so it must not narrow a known range.
-    known = [reported for reported in steps if not reported.step.unknown] or steps
-    narrowest = min(known, key=lambda reported: len(reported.step.between))
-    shared = set.intersection(*(set(reported.step.between) for reported in known))
-    commits = tuple(c for c in narrowest.step.between if c in shared) or narrowest.step.between
-    before = _latest_before([reported.step.good for reported in known], commits, position) or narrowest.step.good
+    known = [reported for reported in changes if not reported.change.unknown] or changes
+    narrowest = min(known, key=lambda reported: len(reported.change.between))
+    shared = set.intersection(*(set(reported.change.between) for reported in known))
+    commits = tuple(c for c in narrowest.change.between if c in shared) or narrowest.change.between
+    before = (
+        _latest_before([reported.change.before for reported in known], commits, position) or narrowest.change.before
+    )
     return Alert(
         topic=topic,
         machine=machine,
         family=family,
         before=before,
         commits=commits,
-        cause=_main_cause(leading, commits, narrowest.step.unknown),
+        cause=_main_cause(leading, commits, narrowest.change.unknown),
         members=members,
-        since=max(reported.since for reported in steps),
-        owner=", ".join(sorted({reported.owner for reported in steps if reported.owner})),
+        since=max(reported.since for reported in changes),
+        owner=", ".join(sorted({reported.owner for reported in changes if reported.owner})),
         gone=bool(urgent) and all(reported.gone for reported in urgent),
-        old=all(reported.old for reported in steps),
+        old=all(reported.old for reported in changes),
         waiver=_waiver(urgent),
-        unknown=narrowest.step.unknown,
+        unknown=narrowest.change.unknown,
     )
 
 
@@ -132,12 +130,12 @@ _TOPIC: Mapping[Sense, Topic] = {"worse": "slower", "changed": "changed", "bette
 _ORDER = tuple(_TOPIC)
 
 
-def _loudest(member: Member) -> tuple[int, float, SeriesName]:
+def _loudest(member: FoundChange) -> tuple[int, float, SeriesName]:
     """Return the key by which an alert orders its series: by sense, then the largest change first."""
     return _ORDER.index(member.sense), -abs(member.weight), member.series
 
 
-def _waiver(urgent: Sequence[ReportedStep]) -> Waiver | None:
+def _waiver(urgent: Sequence[ReportedChange]) -> Waiver | None:
     """Return the waiver that covers every urgent change: the mute that ends first, or else the first acceptance."""
     waivers = [reported.waiver for reported in urgent if reported.waiver]
     if not waivers or len(waivers) < len(urgent):
@@ -145,27 +143,7 @@ def _waiver(urgent: Sequence[ReportedStep]) -> Waiver | None:
     return min(waivers, key=lambda waiver: (waiver.until is None, waiver.until or datetime.date.max))
 
 
-def _member(reported: ReportedStep) -> Member:
-    step = reported.step
-    return Member(
-        series=step.series,
-        reported_at=step.reported_at,
-        size=step.size,
-        low=step.low,
-        high=step.high,
-        confidence=step.confidence,
-        cause=reported.cause,
-        left=step.left,
-        before=step.good,
-        after=step.end,
-        old=step.old,
-        new=step.new,
-        better=step.better,
-        measure=step.measure,
-    )
-
-
-def _main_cause(members: Sequence[Member], commits: Sequence[str], unknown: Unknown) -> Cause:
+def _main_cause(members: Sequence[FoundChange], commits: Sequence[str], unknown: Unknown) -> Cause:
     """Return the cause that explains the largest part of the change, with the sentence of its worst series."""
     weight: dict[Kind, float] = defaultdict(float)
     for member in members:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.followed_series import by_version, paired_numbers, series_by_name, values_of
-from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend
 from lockstep.history.snapshot import Results
@@ -23,7 +23,8 @@ class MemberLevel:
 
     Attributes:
         before: the level before the change, as a number of ``lockstep.alerts.analysis.step_facts.worse_numbers``.
-        newest: by how much the newest point is worse than the level before the change, measured like ``Member.size``.
+        newest: by how much the newest point is worse than the level before the change, measured like
+            ``FoundChange.size``.
         returned: number of consecutive newest points that are nearer to the level before the change than to the newest
             level. 0 if the newest level itself has returned to the level before the change.
     """
@@ -53,7 +54,7 @@ def member_levels(
     return levels
 
 
-def _level(member: Member, trend: Trend, analysis: Analysis, commits: tuple[Commit, ...]) -> MemberLevel | None:
+def _level(member: FoundChange, trend: Trend, analysis: Analysis, commits: tuple[Commit, ...]) -> MemberLevel | None:
     versions = by_version(trend)
     if not versions or not analysis.levels or analysis.levels[-1].stop != versions[-1].value.size:
         return None

@@ -192,15 +192,6 @@ def sized(step: Step, better: Better, change: Change) -> Step:
     return Step(**(vars(step) | moved))
 
 
-def directed(step: Step, better: Better) -> Step:
-    """Return the step of another project's series under another better direction, which turns the sign of its sizes."""
-    if step.better == better:
-        return step
-    if "higher" not in (step.better, better):
-        return replace(step, better=better)
-    return replace(step, better=better, size=-step.size, low=-step.high, high=-step.low, left=-step.left)
-
-
 def _seconds(run: Run, control: str) -> float:
     return (run.controls[control].seconds if control in run.controls else None) or math.nan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.alerts.bisection.bisect import End, SearchRange
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.text import remedy
 from lockstep.history.snapshot import Results
 
@@ -25,7 +25,7 @@ class RangeWidener:
         beyond: whether to widen the range beyond the series' own range, by 1, 2, 4 … measured commits.
     """
 
-    def __init__(self, ranges: Ranges, results: Results, alert: Alert, member: Member, beyond: bool) -> None:
+    def __init__(self, ranges: Ranges, results: Results, alert: Alert, member: FoundChange, beyond: bool) -> None:
         self._ranges = ranges
         self._alert = alert
         self._commits = [commit.hash for commit in results.commits(alert.machine)]

@@ -102,16 +102,6 @@ class Step(ChangeSize):
         """The newest measured commit that may be the culprit of the change; "" if there is none."""
         return self.between[-1] if self.between else ""
 
-    @property
-    def exact(self) -> bool:
-        """Whether the commit ``end`` is known to be the culprit of the change."""
-        return len(self.between) == 1 and not self.unknown
-
-    @property
-    def range(self) -> str:
-        """The culprit range for git: ``good..end``, or a single commit if the culprit is known; "" if there is none."""
-        return self.end[:8] if self.exact or not self.end else f"{self.good[:8]}..{self.end[:8]}"
-
 
 @dataclass(frozen=True)
 class Evidence:

@@ -9,11 +9,12 @@ from typing import Any
 
 from lockstep.alerts.cause.attribution import Cause
 from lockstep.alerts.cause.change_facts import Evidence
-from lockstep.alerts.model import Alert, Member, Waiver
+from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.record.series_name import SeriesName
 
 _SERIES = tuple(field.name for field in fields(SeriesName))
-_MEMBER = frozenset(field.name for field in fields(Member))
+#: The stored fields of a change.
+_CHANGE = tuple(field.name for field in fields(FoundChange) if field.compare)
 
 
 class DamagedContent(ValueError):
@@ -29,7 +30,11 @@ def to_json(alert: Alert) -> dict[str, Any]:
         "commits": list(alert.commits),
         "cause": _cause_json(alert.cause),
         "members": [
-            {**vars(member), "series": _series_json(member.series), "cause": _cause_json(member.cause)}
+            {
+                **{name: getattr(member, name) for name in _CHANGE},
+                "series": _series_json(member.series),
+                "cause": _cause_json(member.cause),
+            }
             for member in alert.members
         ],
         "also_on": list(alert.also_on),
@@ -55,9 +60,9 @@ def from_json(content: Mapping[str, Any]) -> Alert:
     )
 
 
-def member_of(content: Mapping[str, Any]) -> Member:
+def member_of(content: Mapping[str, Any]) -> FoundChange:
     """Return the member with these fields. Fields that only an older version had are left out."""
-    return Member(**{name: value for name, value in content.items() if name in _MEMBER})
+    return FoundChange(**{name: content[name] for name in _CHANGE if name in content})
 
 
 def _series_json(series: SeriesName) -> dict[str, Any]:

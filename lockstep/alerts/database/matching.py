@@ -16,7 +16,7 @@ from sqlalchemy import Row
 
 from lockstep.alerts.database.alert_as_json import member_of
 from lockstep.alerts.database.states_and_actions import ACCEPTED
-from lockstep.alerts.model import Alert, Member
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.history.parameter_text import comparable
 from lockstep.record.series_name import SeriesName
 
@@ -48,7 +48,7 @@ class _StoredChange:
 def owners(
     rows: Iterable[Row[Any]], alerts: Iterable[Alert], names: Iterable[str], places: Mapping[str, Mapping[str, int]]
 ) -> dict[str, int]:
-    """Return the numbers of the alerts to which changes with new names belong, by ``Member.key``.
+    """Return the numbers of the alerts to which changes with new names belong, by ``FoundChange.key``.
 
     Changes that no alert owns are left out.
 
@@ -59,7 +59,7 @@ def owners(
         places: the position of each commit, by machine.
     """
     new = set(names)
-    members_by_place: dict[tuple[SeriesName, bool], list[Member]] = defaultdict(list)
+    members_by_place: dict[tuple[SeriesName, bool], list[FoundChange]] = defaultdict(list)
     for alert in alerts:
         for member in alert.members:
             members_by_place[_comparable(member.series), member.size > 0].append(member)
@@ -97,7 +97,9 @@ def _known(row: Row[Any], content: Mapping[str, Any], places: Mapping[str, int])
     return _StoredChange(row.id, key, start, end, content["size"], withdrawn, accepted)
 
 
-def _aligned(known: Sequence[_StoredChange], members: Sequence[Member], places: Mapping[str, int]) -> dict[str, int]:
+def _aligned(
+    known: Sequence[_StoredChange], members: Sequence[FoundChange], places: Mapping[str, int]
+) -> dict[str, int]:
     """Pair the stored changes of a series with the changes of this analysis, in the order of the commits.
 
     As many changes as possible are paired. Among such pairings, the one with the least total distance is chosen.
@@ -119,7 +121,7 @@ def _aligned(known: Sequence[_StoredChange], members: Sequence[Member], places: 
     return best[-1][-1][2]
 
 
-def _distance(known: _StoredChange, member: Member, span: tuple[int, int]) -> float | None:
+def _distance(known: _StoredChange, member: FoundChange, span: tuple[int, int]) -> float | None:
     """Return the distance of two changes in measured commits; ``None`` if they are not the same change."""
     gap = float(max(span[0] - known.end, known.start - span[1], 0))
     if known.key != member.key:

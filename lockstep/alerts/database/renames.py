@@ -76,5 +76,5 @@ def rename(connection: Connection, renamed: Renamed) -> bool:
 
 
 def key_hash(key: str) -> str:
-    """Return the text under which the database knows a change, given by ``Member.key``."""
+    """Return the text under which the database knows a change, given by ``FoundChange.key``."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]

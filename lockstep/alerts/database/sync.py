@@ -32,7 +32,7 @@ from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.renames import Renamed, key_hash, rename
 from lockstep.alerts.database.schema import ALERT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
-from lockstep.alerts.model import URGENT, Alert, Member
+from lockstep.alerts.model import URGENT, Alert, FoundChange
 from lockstep.record.quantity import APART
 
 #: Note in the log of an alert that is archived because its machine is not measured any more.
@@ -158,7 +158,7 @@ class Sync:
         owned = [self.moved.get(hashed, self.owner.get(hashed)) for hashed in hashes]
         known = [number for number in owned if number is not None]
         home = min(known) if known else self._overlapping(alert)
-        shares: dict[int | None, list[Member]] = defaultdict(list)
+        shares: dict[int | None, list[FoundChange]] = defaultdict(list)
         for member, owner in zip(alert.members, owned, strict=True):
             shares[home if owner is None else owner].append(member)
         if len(shares) == 1:
