@@ -181,7 +181,7 @@ class Verb:
 
 _BENCH = r"latency\(.*'M=2,K=1024,N=512', 'warm'"
 _CASE = ["--case", "M=2", "--quick"]
-_FOUND = "cache/*/found-*"
+_FOUND = "cache/*/analyses*"
 
 
 def _alerts(place: Place) -> list[str]:

@@ -17,8 +17,8 @@ from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import publish
-from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
+from lockstep.alerts.analysis.analyse_and_publish import key_of, publish
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
@@ -77,7 +77,7 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     store = Store.open(root, cache=folder / "cache", patience=0.0)
     service = AlertService(AlertStore(Database(folder / "alerts.sqlite")), site="https://bench.example.org")
     now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
-    results, kept, packages = store.current(), AnalysisCache(store.cache), ("kernels",)
+    results, kept, packages = store.current(), AnalysisFile(store.cache), ("kernels",)
     found = analyse_results(results, Thresholds(), Ranges(root, packages), now, kept)
     service.alerts.sync(found.current_alerts)
     publish(found, results, kept, key_of(results, Thresholds(), root, packages))

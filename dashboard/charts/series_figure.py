@@ -16,7 +16,7 @@ from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import commit_line, packed, upright, wrapped
-from lockstep.alerts.analysis.findings_files import Behaviour
+from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import significant

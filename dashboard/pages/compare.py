@@ -14,8 +14,8 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, table, waiting
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_of_suite import suites

@@ -26,8 +26,8 @@ from dashboard.pages.family_table import family_table
 from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
 from lockstep.compare.row import Row, described
 from lockstep.compare.row_table import RowTable

@@ -19,8 +19,8 @@ from dashboard.pages.overview_rows import register_rows
 from dashboard.pages.overview_table import columns, table
 from dashboard.pages.parts import commit_link, day, in_browser, labelled, loading, mono, problem_list, waiting
 from dashboard.pages.series_grid import connect, grid
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.read_rows import newest_rows

@@ -12,7 +12,7 @@ from dash import dcc, html
 from dashboard.address import OverviewAddress, SeriesAddress, link
 from dashboard.pages.overview_quantities import label, quantity_of
 from dashboard.pages.parts import commit_link, count
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline

@@ -8,7 +8,7 @@ import numpy as np
 from dash import html
 
 from dashboard.pages.parts import commit_line, commit_link, count
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered

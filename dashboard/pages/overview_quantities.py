@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses, statuses

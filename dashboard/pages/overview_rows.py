@@ -18,8 +18,8 @@ from dash import Dash, Input, Output, State, ctx, no_update
 from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.overview_quantities import of_choice
 from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.series_status import Statuses, reference
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results

@@ -20,8 +20,8 @@ from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
 from dashboard.pages.series_table import apart_table, commit_table
-from lockstep.alerts.analysis.findings_files import Behaviour, MachineFindings
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant

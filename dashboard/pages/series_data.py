@@ -13,7 +13,7 @@ from dashboard.charts.apart import Apart
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from dashboard.charts.trend import commit_line
-from lockstep.alerts.analysis.findings_files import Behaviour, MachineFindings
+from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.row import Measured, described

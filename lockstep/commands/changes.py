@@ -14,8 +14,17 @@ from asv.commands import Command
 from asv.console import log
 from rich.text import Text
 
-from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
-from lockstep.commands.results_options import open_store
+from lockstep.commands.alert_options import (
+    add_names,
+    add_sources,
+    check_thresholds,
+    expect_names,
+    names_of,
+    packages_of,
+    run_analysis,
+    run_verb,
+)
+from lockstep.commands.results_options import open_store, repository
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.console import plain_table, wide_console
 
@@ -23,12 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lockstep.alerts.analysis.analyse import AnalysisResult
+    from lockstep.alerts.analysis.machine_findings import MachineFindings
     from lockstep.alerts.analysis.noisy_series import Scatter
     from lockstep.alerts.model import FoundChange
-    from lockstep.detect import Noise
     from lockstep.detect.findings import Sense
     from lockstep.history.snapshot import Results
-    from lockstep.record.series_name import SeriesName
 
 
 class Changes(Command):  # type: ignore[misc]  # asv has no types
@@ -79,14 +87,15 @@ def _run(args: argparse.Namespace) -> int:
         and dates[change.commit] >= begin
     ]
     changes.sort(key=lambda change: (-dates[change.commit], _ORDER[change.sense], -abs(change.weight)))
-    noisy = _noisy(results, args)
+    findings = _findings(results, args)
+    noisy = _noisy(findings, args)
     if args.json:
         scatter = {
             machine: {"series": scatter_of_machine.series, "median_log": scatter_of_machine.median}
             for machine, scatter_of_machine in noisy.items()
         }
         extra = {"noisy": scatter, "problems": tally(results).as_json(), "line": results.line_note}
-        print(json.dumps(_json(changes, now, _noise(changes, results, args)) | extra))
+        print(json.dumps(_json(changes, now, findings) | extra))
     else:
         _print(changes, now, args)
         for machine, scatter_of_machine in noisy.items():
@@ -131,60 +140,31 @@ def _since(text: str | None, results: Results) -> int:
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
 
 
-def _noise(
-    changes: Sequence[FoundChange], results: Results, args: argparse.Namespace
-) -> dict[tuple[SeriesName, int], Noise]:
-    """Return the noise of each change's series, by series and benchmark version.
-
-    A machine is left out if its stored analysis does not belong to these results.
-    """
+def _findings(results: Results, args: argparse.Namespace) -> dict[str, MachineFindings]:
+    """Return the findings of each machine. A machine is left out if it was analysed again meanwhile."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis.cache_files import AnalysisCache
-    from lockstep.alerts.analysis.detector_state import StoredDetector
-    from lockstep.alerts.analysis.followed_series import row_of
+    from lockstep.alerts.analysis.latest_findings import Findings
 
-    cache = AnalysisCache(open_store(args).cache)
-    noise: dict[tuple[SeriesName, int], Noise] = {}
-    for machine in results.machines:
-        versions = dict.fromkeys(
-            (change.series, change.version) for change in changes if change.series.machine == machine
-        )
-        try:
-            detector = StoredDetector(cache.detector(machine), results.state(machine))
-            place_of = {name: place for place, name in enumerate(detector.names)}
-            found_analyses = detector.analyses([place_of[row_of(*version)] for version in versions])
-        except (ValueError, KeyError):
-            continue
-        noise |= {version: found.noise for version, found in zip(versions, found_analyses, strict=True)}
-    return noise
+    latest = Findings(open_store(args).cache, repository(args), packages_of(args), check_thresholds(args))
+    found = {machine: latest.of_machine(results, machine) for machine in results.machines}
+    return {machine: findings for machine, findings in found.items() if findings is not None}
 
 
-def _noisy(results: Results, args: argparse.Namespace) -> dict[str, Scatter]:
+def _noisy(findings: Mapping[str, MachineFindings], args: argparse.Namespace) -> dict[str, Scatter]:
     """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis.cache_files import AnalysisCache
-    from lockstep.alerts.analysis.detector_state import StoredDetector
-    from lockstep.alerts.analysis.followed_series import name_in
     from lockstep.alerts.analysis.noisy_series import scatter_of
 
-    cache = AnalysisCache(open_store(args).cache)
     noisy: dict[str, Scatter] = {}
-    for machine in results.machines:
-        if args.machine not in (None, machine):
-            continue
-        try:
-            detector = StoredDetector(cache.detector(machine), results.state(machine))
-        except ValueError:
-            continue  # analysed again meanwhile
-        names = {name_in(row): scale for row, scale in zip(detector.names, detector.noise.tolist(), strict=True)}
-        selected = (scale for name, scale in names.items() if args.family in (None, name.family, name.suite))
-        if scatter := scatter_of(selected):
+    for machine, found in findings.items():
+        names = found.noise.items() if args.machine in (None, machine) else ()
+        if scatter := scatter_of(scale for name, scale in names if args.family in (None, name.family, name.suite)):
             noisy[machine] = scatter
     return noisy
 
 
 def _json(
-    changes: Sequence[FoundChange], now: AnalysisResult, noise: Mapping[tuple[SeriesName, int], Noise]
+    changes: Sequence[FoundChange], now: AnalysisResult, findings: Mapping[str, MachineFindings]
 ) -> dict[str, Any]:
     return {
         "changes": [
@@ -206,13 +186,20 @@ def _json(
                 "unknown": change.unknown,
                 "reported_at": change.reported_at,
                 "cause": asdict(change.cause),
-                "noise": asdict(noise[key]) if (key := (change.series, change.version)) in noise else None,
+                "noise": _noise(change, findings),
                 "quiet": change.suppressed,
             }
             for change in changes
         ],
         "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.unchanged_code.items()},
     }
+
+
+def _noise(change: FoundChange, findings: Mapping[str, MachineFindings]) -> dict[str, Any] | None:
+    """Return the noise of a change's series under its benchmark version; ``None`` if it is unknown."""
+    found = findings.get(change.series.machine)
+    behaviour = found.behaviour(change.series, change.version) if found else None
+    return asdict(behaviour.noise) if behaviour else None
 
 
 def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.code_change import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
 from lockstep.compare.ratio_cause import Times

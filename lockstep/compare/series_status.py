@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.followed_series import series_by_name
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows

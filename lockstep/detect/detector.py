@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lockstep.detect.forward_costs import forward_costs
 from lockstep.detect.noise import FLOOR, noise_of, resolution_of
 from lockstep.detect.plain import plain_steps
+from lockstep.detect.series_state import NEEDED, SeriesState
 from lockstep.detect.settings import (
     BESIDE,
     BURN_IN,
@@ -93,14 +94,22 @@ class Detector:
         self.slope: Floats = np.zeros(series)
         self.shifts: list[list[Shift]] = [[] for _ in range(series)]
 
-    def load(self, trends: Sequence[Trend]) -> None:
-        """Analyse whole series, which have no points yet."""
+    def load(self, trends: Sequence[Trend], states: Sequence[SeriesState | None] = ()) -> None:
+        """Analyse whole series, which have no points yet.
+
+        Args:
+            states: what an earlier detector knew after the first points of each series; ``None`` for nothing. Only the
+                later points are analysed.
+        """
         if not trends:
             return
         at = [np.flatnonzero(np.isfinite(trend.values)) for trend in trends]
         errors = [np.full(len(trend), np.nan) if trend.errors is None else trend.errors for trend in trends]
         self.length[:], self.count[:] = [len(trend) for trend in trends], [places.size for places in at]
         self._widen(int(self.count.max()))
+        for row, state in enumerate(states):
+            if state is not None:
+                self._restore(row, state)
         self._put(
             np.repeat(np.arange(len(trends)), self.count),
             np.concatenate([np.arange(places.size) for places in at]),
@@ -108,7 +117,18 @@ class Detector:
             np.concatenate([error[places] for error, places in zip(errors, at, strict=True)]),
             np.concatenate(at),
         )
-        self._report(np.arange(len(trends)))
+        self._report(np.flatnonzero(self.done < self.count))
+
+    def state(self, row: int) -> SeriesState:
+        """Return what the detector knows of a series besides its points."""
+        done = int(self.done[row])
+        squares = self.squares[row, max(done - NEEDED, 0) : done].copy()
+        return SeriesState(done, float(self.variance[row]), float(self.slope[row]), list(self.shifts[row]), squares)
+
+    def _restore(self, row: int, state: SeriesState) -> None:
+        self.done[row], self.variance[row], self.slope[row] = state.done, state.variance, state.slope
+        self.shifts[row] = list(state.shifts)
+        self.squares[row, state.done - state.squares.size : state.done] = state.squares
 
     def extend(self, values: Floats, errors: Floats, rows: Ints) -> None:
         """Add the numbers of one commit to the series ``rows``, each at most once; NaN where there is none."""
@@ -122,7 +142,10 @@ class Detector:
 
     def _put(self, rows: Ints, places: Ints, values: Floats, errors: Floats, commits: Ints) -> None:
         ratio = self.ratio[rows]
-        unit = resolution_of(values)
+        # Earlier points are in no block of new points.
+        needed = places >= self.done[rows] - NEEDED
+        unit = np.full(values.shape, np.nan)
+        unit[needed] = resolution_of(values[needed])
         with np.errstate(divide="ignore", invalid="ignore"):
             self.values[rows, places] = np.where(ratio, np.log(np.abs(values)), values)
             self.resolution[rows, places] = np.where(ratio, unit / np.abs(values), unit)

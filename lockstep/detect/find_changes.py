@@ -8,6 +8,7 @@ import numpy as np
 
 from lockstep.detect.detector import TOGETHER, Detector, Floats, Ints
 from lockstep.detect.findings import Analysis, Change
+from lockstep.detect.series_state import SeriesState
 from lockstep.detect.summary import changes_of, summarise
 from lockstep.detect.trend import Better, Trend
 from lockstep.processes.end_with_parent import pool
@@ -47,26 +48,16 @@ def analyse_many(trends: Sequence[Trend], *, processes: int = 1) -> list[Analysi
 class Monitor:
     """Analyses many series commit by commit: for a new commit, it does not analyse earlier commits again.
 
-    ``lockstep.detect.state_arrays`` converts a monitor to arrays for a file.
-
     Args:
         trends: the series so far; each may be empty.
+        states: what ``states`` of an earlier monitor returned after the first commits of each series; ``None`` for a
+            series without. Only the points of later commits are analysed.
     """
 
-    def __init__(self, trends: Sequence[Trend]) -> None:
+    def __init__(self, trends: Sequence[Trend], states: Sequence[SeriesState | None] = ()) -> None:
         self.better: list[Better] = [trend.better for trend in trends]
         self.detector = Detector(np.array([trend.ratio for trend in trends], dtype=np.bool_))
-        self.detector.load(trends)
-
-    @classmethod
-    def of(cls, detector: Detector, better: Sequence[Better]) -> Monitor:
-        """Return a monitor that continues a detector.
-
-        ``better`` is the better direction of each series of the detector.
-        """
-        monitor = cls(())
-        monitor.better, monitor.detector = list(better), detector
-        return monitor
+        self.detector.load(trends, states)
 
     def __len__(self) -> int:
         return len(self.better)
@@ -90,6 +81,10 @@ class Monitor:
             raise ValueError("a number is zero or negative, and earlier numbers are positive: analyse the series again")
         unknown = np.full(len(trend), np.nan)
         self.detector.extend(trend.values, unknown if trend.errors is None else trend.errors, chosen)
+
+    def states(self) -> list[SeriesState]:
+        """Return what the monitor knows of each series besides its points, for a monitor that continues from there."""
+        return [self.detector.state(row) for row in range(len(self))]
 
     def analyses(self, rows: Iterable[int] | None = None) -> list[Analysis]:
         """Return the analyses of the series ``rows`` (all series if not given)."""

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 #: Environment variable that holds the process id of a child's parent.
 PARENT = "LOCKSTEP_PARENT"
@@ -137,19 +137,19 @@ def tied(command: Sequence[str]) -> list[str]:
 
 def pool(
     processes: int,
-    method: Literal["fork", "spawn"] = "fork",
     initializer: Callable[..., object] | None = None,
     initargs: tuple[Any, ...] = (),
 ) -> ProcessPoolExecutor:
     """Return an executor whose worker processes end when this process ends.
 
+    The workers are copies of this process, which must have a single thread.
+
     Create the executor, use it and wait for its results in one thread: its processes end with the thread that uses it.
 
     Args:
-        method: "fork" copies this process, which must have a single thread; "spawn" starts new processes.
         initializer: called in each process with ``initargs``.
     """
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context("fork")
     return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))
 
 

@@ -7,7 +7,7 @@ from history import Here, commits_of, write_history
 from trees import open_store
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import OPEN, Act
@@ -30,7 +30,7 @@ def test_a_later_step_is_told_against_the_accepted_level(tmp_path, ending):
             return Here(slower=1.8 if number >= 28 else 1.5 if number >= 12 else 1.0)
 
         write_history(root, "h200", commits[:upto], planted)
-        kept, ranges = AnalysisCache(store.cache), Ranges(tmp_path / "repo", ("kernels",))
+        kept, ranges = AnalysisFile(store.cache), Ranges(tmp_path / "repo", ("kernels",))
         alerts.sync(analyse_results(store.current(), Thresholds(), ranges, NOW, kept).current_alerts)
 
     analyse(20)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
@@ -188,7 +188,7 @@ def test_a_history_that_is_filled_up_keeps_its_alert(tmp_path, store, planted):
         results = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp(results.machines["h200"].last_date / 1000, datetime.UTC)
         ranges = Ranges(tmp_path / "repo")
-        seen = analyse_results(results, Thresholds(), ranges, now, AnalysisCache(tmp_path / "found")).current_alerts
+        seen = analyse_results(results, Thresholds(), ranges, now, AnalysisFile(tmp_path / "found")).current_alerts
         done = store.sync(seen, now.date())
         assert done == (Synced((1,)) if every == 3 else Synced())
         if every == 3:

@@ -9,9 +9,9 @@ import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
-from lockstep.alerts.analysis.detector_state import StoredDetector
-from lockstep.alerts.analysis.followed_series import name_in
+from lockstep.alerts.analysis.analyse_and_publish import publish
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
@@ -48,7 +48,7 @@ def planted(tmp_path_factory):
         write_history(root / "results", machine, commits, plan)
     write_history(root / "results", "seldom", commits, PLANTED["slowdown"], first=1, every=2)
     results = Store.open(root / "results", cache=root.parent / "cache").current()
-    kept = AnalysisCache(root.parent / "found")
+    kept = AnalysisFile(root.parent / "found")
     return results, commits, analyse_results(results, Thresholds(), Ranges(root, ("kernels",)), NOW, kept), kept
 
 
@@ -60,9 +60,10 @@ def test_a_quiet_machine_and_a_bimodal_one_ring_for_nothing(planted):
     results, _, picture, kept = planted
     assert alerts_on(picture, "quiet") == []
     assert alerts_on(picture, "bimodal") == []
-    detector = StoredDetector(kept.detector("bimodal"), results.state("bimodal"))
-    rows = [row for row, name in enumerate(detector.names) if name_in(name).variant == "triton"]
-    assert {one.noise.kind for one in detector.analyses(rows)} == {"multimodal"}
+    publish(picture, results, kept, "key")
+    findings = MachineFindings(kept, "bimodal", "key")
+    names = [name for name in findings.noise if name.variant == "triton"]
+    assert {one.noise.kind for one in findings.behaviours(names).values()} == {"multimodal"}
 
 
 def test_a_slowdown_is_the_commit_that_made_it(planted):
@@ -165,7 +166,7 @@ def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path)
         results = Store.open(root / "results", cache=tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp((START_MS + upto * DAY_MS) / 1000, datetime.UTC)
         store.sync(
-            analyse_results(results, Thresholds(), Ranges(root), now, AnalysisCache(tmp_path / "found")).current_alerts,
+            analyse_results(results, Thresholds(), Ranges(root), now, AnalysisFile(tmp_path / "found")).current_alerts,
             now.date(),
         )
     [one] = store.alerts()
@@ -210,7 +211,7 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
     write_foreign(results, "quiet", commits, lambda n: 1e-3)
     found = Store.open(results, cache=tmp_path / "cache").current()
-    picture = analyse_results(found, Thresholds(), Ranges(results), NOW, AnalysisCache(tmp_path / "found"))
+    picture = analyse_results(found, Thresholds(), Ranges(results), NOW, AnalysisFile(tmp_path / "found"))
     alerts = {one.machine: one for one in picture.alerts}
     assert {machine: one.cause.kind for machine, one in alerts.items()} == {
         "commit": "own commit",
@@ -227,7 +228,7 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
 def test_the_recorded_history_rings_for_what_changed_alone(tmp_path):
     results = Store.open(ROOT / "results", cache=tmp_path).current()
     now = datetime.datetime.fromtimestamp(results.machines["h200-unlocked"].last_date / 1000, datetime.UTC)
-    picture = analyse_results(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, AnalysisCache(tmp_path / "found"))
+    picture = analyse_results(results, Thresholds(), Ranges(ROOT, ("kernels",)), now, AnalysisFile(tmp_path / "found"))
     assert sum(picture.series.values()) > 500
     # A real one: commits of this range changed the kernel's code.
     (slower,) = [one for one in alerts_on(picture, "h200-unlocked") if one.topic == "slower"]

@@ -8,8 +8,8 @@ from trees import MACHINE, record, write_measurement
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import publish
-from lockstep.alerts.analysis.cache_files import AnalysisCache
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline
@@ -60,7 +60,7 @@ def found(root, commits, cache):
 @pytest.fixture(scope="module")
 def analysed(tree):
     root, commits = tree
-    cache = AnalysisCache(root.parent / "found")
+    cache = AnalysisFile(root.parent / "found")
     for end in range(4, LENGTH):
         found(root, commits[:end], cache)
     results, last = found(root, commits, cache)
@@ -78,24 +78,8 @@ def test_each_change_is_found_at_its_commit_in_its_own_quantity(analysed):
 def test_an_analysis_commit_by_commit_finds_what_one_of_all_finds(analysed, tmp_path, tree):
     _, _, last, _ = analysed
     root, commits = tree
-    _, whole = found(root, commits, AnalysisCache(tmp_path))
+    _, whole = found(root, commits, AnalysisFile(tmp_path))
     assert (whole.changes, whole.alerts) == (last.changes, last.alerts)
-
-
-def test_only_commits_whose_checks_may_have_changed_are_read_whole(tree, tmp_path, monkeypatch):
-    from lockstep.alerts.analysis import analyse_machine
-
-    root, commits = tree
-    cache, whole = AnalysisCache(tmp_path), []
-    one = analyse_machine._MachineAnalysis
-    read = one.whole
-    monkeypatch.setattr(one, "whole", lambda self, processes: whole.append(self.commits) or read(self, processes))
-    (tmp_path / "r").mkdir()
-    for n in range(LENGTH):
-        write_measurement(tmp_path / "r" / "results", records(n), commit=commits[n], date=START_MS + n * DAY_MS)
-        results = Store.open(tmp_path / "r" / "results", cache=tmp_path / "store", patience=0.0).current()
-        analyse_results(results, Thresholds(), Ranges(root, ("kernels",)), NOW, cache)
-    assert whole == [1, 4, 7, 10]
 
 
 def test_an_alert_is_apart_from_times_and_says_how_to_measure(analysed):
@@ -111,7 +95,7 @@ def test_an_alert_is_apart_from_times_and_says_how_to_measure(analysed):
 def test_pages_of_all_cache_states_find_the_changes(analysed):
     results, _, last, cache = analysed
     publish(last, results, cache, "key")
-    findings = MachineFindings(cache.changes(MACHINE, "key"), cache.detector(MACHINE), results.state(MACHINE))
+    findings = MachineFindings(cache, MACHINE, "key")
     for l2 in ("cold", "warm"):
         [one] = checks_of(SeriesKey(MACHINE, "linear", "sums", CASE, l2), findings)
         assert (one.series.quantity, one.old) == ("error", pytest.approx(1.66e-3 * 1.02))

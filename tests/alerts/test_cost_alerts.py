@@ -6,7 +6,7 @@ import pytest
 from history import CASES, DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
@@ -28,7 +28,7 @@ def analysed(root, planted, length=LENGTH, thresholds=None):
 
 def found_in(root, thresholds=None):
     results = Store.open(root / "repo" / "results", cache=root / "cache").current()
-    cache, ranges = AnalysisCache(root / "found"), Ranges(root / "repo", ("kernels",))
+    cache, ranges = AnalysisFile(root / "found"), Ranges(root / "repo", ("kernels",))
     return analyse_results(results, thresholds or Thresholds(), ranges, NOW, cache)
 
 
@@ -69,10 +69,12 @@ def test_commits_that_come_later_continue_the_analysis(tmp_path):
     after = found_in(tmp_path)
     [alert] = after.alerts
     assert alert.commits == (commits[PLANTED],)
-    again = AnalysisCache(tmp_path / "anew")
+    again = AnalysisFile(tmp_path / "anew")
     results = Store.open(tmp_path / "repo" / "results", cache=tmp_path / "cache").current()
     whole = analyse_results(results, Thresholds(), Ranges(tmp_path / "repo", ("kernels",)), NOW, again)
-    assert [(one.series, one.version, one.after) for one in whole.changes] == [(one.series, one.version, one.after) for one in after.changes]
+    assert [(one.series, one.version, one.after) for one in whole.changes] == [
+        (one.series, one.version, one.after) for one in after.changes
+    ]
 
 
 def test_a_cost_that_is_no_longer_measured_has_vanished(tmp_path):

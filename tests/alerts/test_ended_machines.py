@@ -6,7 +6,7 @@ import pytest
 from trees import DATE, open_store, write_plain
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.suite.thresholds import Thresholds
 
@@ -27,7 +27,7 @@ def analysed(root, days=100):
     """What an analysis finds ``days`` days after the first commit: the sentences, and the silent machines."""
     store = open_store(root)
     now = datetime.datetime.fromtimestamp(DATE / 1000 + 86_400 * days, datetime.UTC)
-    found = analyse_results(store.current(), Thresholds(), Ranges(root), now, AnalysisCache(store.cache))
+    found = analyse_results(store.current(), Thresholds(), Ranges(root), now, AnalysisFile(store.cache))
     return found.ended.sentences(), [alert.machine for alert in found.alerts if alert.topic == "silent"]
 
 

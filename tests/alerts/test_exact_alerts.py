@@ -8,8 +8,8 @@ from history import DAY_MS, START_MS, commits_of
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import publish
-from lockstep.alerts.analysis.cache_files import AnalysisCache
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.text import headline, lines
@@ -30,7 +30,7 @@ def analysed(tmp_path_factory):
     commits = commits_of(root, LENGTH, touch=lambda n: n % 2 == 0)
     write_exact_history(root / "results", commits, PLAN.get)
     results = Store.open(root / "results", cache=root.parent / "cache").current()
-    cache = AnalysisCache(root.parent / "found")
+    cache = AnalysisFile(root.parent / "found")
     ranges = Ranges(root, ("kernels",))
     found = analyse_results(results, Thresholds(), ranges, NOW, cache)
     publish(found, results, cache, "key")
@@ -40,13 +40,21 @@ def analysed(tmp_path_factory):
         results,
         commits,
         found,
-        MachineFindings(cache.changes(MACHINE, "key"), cache.detector(MACHINE), results.state(MACHINE)),
+        MachineFindings(cache, MACHINE, "key"),
     )
 
 
 def test_every_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     _, commits, found, _ = analysed
-    changes = [(one.series.quantity, one.old, one.new, one.between) for one in found.changes]
+    changes = [
+        (
+            one.series.quantity,
+            one.old,
+            one.new,
+            tuple(fact.after for fact in one.cause.evidence if fact.what == "commit"),
+        )
+        for one in found.changes
+    ]
     assert sorted(changes) == [
         ("registers", 128, 129, (commits[2],)),
         ("registers", 129, 120, (commits[6],)),

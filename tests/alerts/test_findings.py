@@ -1,11 +1,11 @@
 """What an analysis keeps: going on from it says what a new one says, and no damage to it shows."""
 
+import contextlib
 import datetime
 import itertools
 import math
 import shutil
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts.analysis import findings_files
+from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
-from lockstep.alerts.analysis.cache_files import AnalysisCache, write_whole
-from lockstep.alerts.analysis.findings_files import Finding
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses, packed
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.stored_analysis import change_from_json
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.compare.series_status import statuses
 from lockstep.detect import analyse
@@ -63,7 +63,7 @@ class Growing:
         self.repo = self.source / "repo"
         self.root = folder / "results"
         self.store = Store.open(self.root, self.repo, folder / "cache", patience=0.0)
-        self.kept = AnalysisCache(self.store.cache)
+        self.kept = AnalysisFile(self.store.cache)
 
     def add(self, commits, machines=("*",)):
         results = self.source / "results"
@@ -80,7 +80,7 @@ class Growing:
 
     def says_the_same(self):
         with tempfile.TemporaryDirectory() as nothing:
-            now, anew = self.looked(self.kept), self.looked(AnalysisCache(Path(nothing)))
+            now, anew = self.looked(self.kept), self.looked(AnalysisFile(Path(nothing)))
         assert now.alerts == anew.alerts
         assert [as_text(one) for one in now.changes] == [as_text(one) for one in anew.changes]
         assert now.series == anew.series
@@ -98,21 +98,12 @@ def growing(whole, tmp_path):
     return Growing(whole, tmp_path)
 
 
-@pytest.fixture(params=[False, True], ids=["each time", "seldom"])
-def seldom(request, monkeypatch):
-    """Whether the detector is written as seldom as that of a long history, and catches up in between."""
-    if request.param:
-        monkeypatch.setattr("lockstep.alerts.analysis.detector_state._WRITE_EVERY", 1)
-    return request.param
-
-
-def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
+def test_commit_after_commit_finds_the_same_as_all_at_once(growing):
     before = 0
     for upto in (12, 16, 17, 18, 23, 24, LENGTH):
         growing.add(growing.commits[before:upto])
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
-    assert seldom == any(growing.kept.folder.rglob("recent.npz"))
     assert {one.series.machine for one in found.changes} >= {"slowdown", "fixed", "foreign"}
     assert {(one.machine, one.topic) for one in found.alerts} >= {
         ("failing", "stopped"),
@@ -120,22 +111,21 @@ def test_commit_after_commit_finds_the_same_as_all_at_once(growing, seldom):
     }
 
 
-@pytest.mark.parametrize("files", [0, 1, 3])
-def test_killed_between_two_files_it_finds_the_same(growing, monkeypatch, seldom, files):
+@pytest.mark.parametrize("rows", [0, 1, 8])
+def test_killed_within_a_transaction_it_finds_the_same(growing, monkeypatch, rows):
     growing.add(growing.commits[:20], TWO)
     growing.looked(growing.kept)
     for commit in growing.commits[20:22]:
         growing.add([commit], TWO)
         written = itertools.count()
 
-        def write(path, what, written=written):
-            if next(written) == files:
+        def pack(content, level=1, written=written):
+            if next(written) == rows:
                 raise KeyboardInterrupt
-            write_whole(path, what)
+            return packed(content, level)
 
         with monkeypatch.context() as killed:
-            for module in ("detector_state", "change_cache"):
-                killed.setattr(f"lockstep.alerts.analysis.{module}.write_whole", write)
+            killed.setattr("lockstep.alerts.analysis.analysis_tables.packed", pack)
             with pytest.raises(KeyboardInterrupt):
                 growing.looked(growing.kept)
     growing.says_the_same()
@@ -150,19 +140,17 @@ def test_commits_measured_later_in_between_give_the_same_findings(growing):
     growing.says_the_same()
 
 
-def test_only_new_points_are_read(growing, monkeypatch):
+def test_unchanged_machines_are_not_read(growing, monkeypatch):
     growing.add(growing.commits[:-1], TWO)
     growing.looked(growing.kept)
-    growing.add(growing.commits[-1:], TWO)
+    growing.add(growing.commits[-1:], TWO[:1])
     results, asked = growing.store.current(), []
-    read = type(results).newest
-    monkeypatch.setattr(type(results), "newest", lambda self, *a: asked.append(a) or read(self, *a))
-    monkeypatch.setattr(type(results), "trends", lambda *_: pytest.fail("old points are read"))
+    read = type(results).trends
+    monkeypatch.setattr(type(results), "trends", lambda self, series: asked.append(set(series)) or read(self, series))
     growing.looked(growing.kept)
-    assert asked == [(machine, 1) for machine in results.machines]
-    asked.clear()
+    assert asked == [set(results.series(TWO[0]))]
     growing.looked(growing.kept)
-    assert asked == []
+    assert len(asked) == 1
 
 
 def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
@@ -170,7 +158,9 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
     analyse_store(growing.store, Thresholds(), growing.repo)
     results = growing.store.current()
     made = []
-    monkeypatch.setattr(findings_files, "Finding", lambda *values: made.append(values) or Finding(*values))
+    monkeypatch.setattr(
+        machine_findings, "change_from_json", lambda *of: made.append(change_from_json(*of)) or made[-1]
+    )
     findings = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown")
     newest = results.commits("slowdown")[-1]
     assert not statuses(results, "slowdown", newest, findings, Thresholds()).changes
@@ -178,27 +168,52 @@ def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
     assert made == []
     first = statuses(results, "slowdown", results.commits("slowdown")[0], findings, Thresholds())
     shown = [change for some in first.changes.values() for change in some]
-    assert [Finding(*values) for values in made] == shown
+    assert made == shown
     assert shown == [one for one in findings.changes if not one.suppressed]
 
 
-def test_a_damaged_file_is_made_anew(growing, seldom):
+def half(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    """The content with flipped bits in the second half of each page but the first, which has the tables."""
+    pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
+    return b"".join([pages[0], *(page[:2048] + bytes(255 - byte for byte in page[2048:]) for page in pages[1:])])
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: b"no file of ours" * 999, half, flipped])
+def test_a_damaged_file_is_moved_aside_and_made_anew(growing, damage, caplog):
     for first, after in ((0, 19), (19, 20)):
         growing.add(growing.commits[first:after], TWO)
         analyse_store(growing.store, Thresholds(), growing.repo)
-    findings = Findings(growing.store.cache, growing.repo)
-    before = findings.of_machine(growing.store.current(), "slowdown").changes
+    results = growing.store.current()
+    before = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown").changes
     assert before
-    # The last one leaves the first half of each file.
-    for damage in (b"", b"no file of ours", None):
-        for path in growing.kept.folder.rglob("*.*"):
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if damage is None else damage)
-        anew = Findings(growing.store.cache, growing.repo)
-        fresh = Store.open(growing.root, growing.repo, growing.store.cache.parent, patience=0.0)
-        assert anew.of_machine(fresh.current(), "slowdown") is None, damage
-        analyse_store(fresh, Thresholds(), growing.repo)
-        assert anew.of_machine(fresh.current(), "slowdown").changes == before, damage
+    file = growing.kept.path
+    for log in file.parent.glob(f"{file.name}-*"):
+        log.unlink()
+    file.write_bytes(damage(file.read_bytes()))
+    anew = Findings(growing.store.cache, growing.repo)
+    with contextlib.suppress(DamagedAnalyses):
+        found = anew.of_machine(results, "slowdown")
+        assert found is None or found.changes is None
+    analyse_store(growing.store, Thresholds(), growing.repo)
+    assert anew.of_machine(results, "slowdown").changes == before
+    assert file.with_suffix(".damaged").exists()
+    assert "is damaged" in caplog.text
+    growing.kept = AnalysisFile(growing.store.cache)
     growing.says_the_same()
+
+
+def test_readers_do_not_wait_for_a_writer(growing):
+    growing.add(growing.commits[:20], TWO)
+    results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
+    findings = Findings(growing.store.cache, growing.repo)
+    with AnalysisFile(growing.store.cache).writing() as connection:
+        connection.execute("DELETE FROM publication")
+        assert findings.of_machine(results, "slowdown").changes
+    assert findings.of_machine(results, "slowdown") is None
 
 
 def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growing, tmp_path):
@@ -222,7 +237,7 @@ def test_pages_wait_for_an_analysis_of_these_results_and_these_thresholds(growin
     assert findings.of_machine(growing.store.current(), "slowdown") is None
 
 
-def test_how_series_behave_is_worked_out_from_the_files(growing, seldom):
+def test_how_series_behave_is_read_from_the_file(growing):
     for first, after in ((0, 20), (20, 22), (22, 24)):
         growing.add(growing.commits[first:after])
         results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
@@ -259,9 +274,11 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20], TWO)
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21], TWO)
-    monkeypatch.setattr("lockstep.alerts.analysis.cache_files._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis.machine_findings._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
-    left = [path.name.split("-")[0] for path in growing.kept.folder.rglob("*") if path.is_file()]
-    machines = len(growing.store.current().machines)
-    each = dict.fromkeys(("detector.npz", "analysis.json", "changes"), machines)
-    assert Counter(left) == each | {"done": 1}
+    with growing.kept.reading() as connection:
+        [counts] = connection.execute(
+            "SELECT (SELECT count(*) FROM publication), (SELECT count(*) FROM analysis),"
+            " (SELECT count(DISTINCT publication) FROM finding), (SELECT count(DISTINCT analysis) FROM detector_state)"
+        )
+    assert counts == (len(growing.store.current().machines),) * 4

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from alerting import series
 
-from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
+from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old, silence
 from lockstep.alerts.analysis.reports import MachineReports, Reports
 from lockstep.alerts.text import culprits, headline
 from lockstep.record.series_name import SeriesName
@@ -23,10 +23,10 @@ def report(commits, states="number", versions="v1", **name):
     return Reports(series(**name), commits, states, versions)
 
 
-def alerts_of(*series, now=NOW, commits=COMMITS, numbers=None):
+def alerts_of(*series, commits=COMMITS, numbers=None):
     """The alerts of a machine with these series; ``numbers`` is their number, 1.0 unless it is named here."""
     level = lambda names: [(name, 2 * ((numbers or {}).get(name, 1.0),)) for name in names]  # noqa: E731
-    found = freshness(MachineReports("h200", commits, commits[-1][1], series), now, level)
+    found = freshness(MachineReports("h200", commits, series), level)
     return [(one.topic, one.family, one.after, one.text) for one in found]
 
 
@@ -67,14 +67,14 @@ def test_what_never_had_a_number_is_not_missed():
 
 def test_a_benchmark_that_vanished():
     series = [STEADY, report(range(50)), report(range(50), case="M=1")]
-    [alert] = freshness(MachineReports("h200", COMMITS, NOW, series), NOW)
+    [alert] = freshness(MachineReports("h200", COMMITS, series))
     assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49][0], COMMITS[50][0])
     assert alert.text == "since 32323232 there is no linear.triton"
 
 
 def test_a_benchmark_that_vanished_blames_no_commit():
     """It is gone at the next commit that was measured, which need not be the one that removed it."""
-    [alert] = freshness(MachineReports("h200", COMMITS, NOW, [STEADY, report(range(50))]), NOW)
+    [alert] = freshness(MachineReports("h200", COMMITS, [STEADY, report(range(50))]))
     assert (alert.suspects, alert.range) == ((), f"{COMMITS[49][0][:8]}..{COMMITS[50][0][:8]}")
     assert culprits(alert) == f"between the measured commits {COMMITS[49][0][:12]} and {COMMITS[50][0][:12]}"
 
@@ -167,7 +167,7 @@ def test_a_candidate_with_another_name_has_the_same_numbers():
     # Equal numbers without a unit mean nothing.
     pair = [asv("ops.Sort.track_n", range(50), unit="value"), asv("tables.Order.track_it", range(50, 60), unit="value")]
     assert alerts_of(*KEPT, *pair)[0][0] == "vanished"
-    assert headline(freshness(MachineReports("h200", COMMITS, NOW, [*KEPT, *suite(50)]), NOW)[0]).startswith(
+    assert headline(freshness(MachineReports("h200", COMMITS, [*KEPT, *suite(50)]))[0]).startswith(
         "several benchmarks on h200 vanished: since 32323232 there is no "
     )
 
@@ -190,23 +190,22 @@ def test_of_what_goes_with_one_commit_each_has_its_own_candidate():
 
 
 def test_a_machine_that_is_silent():
-    assert alerts_of(STEADY, now=COMMITS[-1][1] + 6 * DAY) == []
-    [alert] = freshness(MachineReports("h200", COMMITS, COMMITS[-1][1], [STEADY]), COMMITS[-1][1] + 7 * DAY)
-    assert (alert.topic, alert.family, alert.before) == ("silent", "", COMMITS[-1][0])
+    (newest, measured_at) = COMMITS[-1]
+    assert silence("h200", newest, measured_at, measured_at + 6 * DAY) is None
+    alert = silence("h200", newest, measured_at, measured_at + 7 * DAY)
+    assert (alert.topic, alert.family, alert.before) == ("silent", "", newest)
     assert alert.text == "h200 has reported nothing since 2026-11-19"
 
 
-@pytest.mark.parametrize(("commits", "measured_at"), [([], START), (COMMITS, 0)])
-def test_a_machine_that_never_measured_is_not_silent(commits, measured_at):
-    assert freshness(MachineReports("h200", commits, measured_at, []), NOW + 100 * DAY) == []
+@pytest.mark.parametrize(("newest", "measured_at"), [("", START), (COMMITS[-1][0], 0)])
+def test_a_machine_that_never_measured_is_not_silent(newest, measured_at):
+    assert silence("h200", newest, measured_at, NOW + 100 * DAY) is None
 
 
 def test_a_version_that_changed_is_a_change_of_the_measuring():
     versions = ["old"] * 55 + ["new"] * 5
-    reports = MachineReports(
-        "h200", COMMITS, NOW, [report(range(60), versions=versions), report(range(60), case="M=1")]
-    )
-    [alert] = freshness(reports, NOW)
+    reports = MachineReports("h200", COMMITS, [report(range(60), versions=versions), report(range(60), case="M=1")])
+    [alert] = freshness(reports)
     assert (alert.topic, alert.cause.kind, alert.after) == ("version", "protocol", COMMITS[55][0])
     assert alert.before == COMMITS[54][0]
     assert "linear old → new" in alert.text
@@ -226,7 +225,7 @@ def test_five_are_named_and_the_others_counted():
 
 @pytest.mark.parametrize(("last", "old"), [(28, True), (29, False)])
 def test_what_stopped_long_ago_is_history(last, old):
-    [alert] = freshness(MachineReports("h200", COMMITS, NOW, [STEADY, report(range(last))]), NOW)
+    [alert] = freshness(MachineReports("h200", COMMITS, [STEADY, report(range(last))]))
     assert alert.old == old
 
 

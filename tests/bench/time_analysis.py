@@ -27,8 +27,8 @@ from statistics import median
 from typing import TypeVar
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import publish
-from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
+from lockstep.alerts.analysis.analyse_and_publish import key_of, publish
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.location import STATE
@@ -84,10 +84,10 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
 
     thresholds, before = Thresholds(), cpu()
     store = Store.open(folder, cache=cache)
-    results, cache_files = timed("files", store.current), AnalysisCache(store.cache)
+    results, file = timed("files", store.current), AnalysisFile(store.cache)
     now = datetime.now(UTC)
-    result = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, cache_files))
-    timed("pages", lambda: publish(result, results, cache_files, key_of(results, thresholds, folder, ())))
+    result = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, file))
+    timed("pages", lambda: publish(result, results, file, key_of(results, thresholds, folder, ())))
     timed("alerts", lambda: alerts.sync(result.current_alerts))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())

@@ -36,7 +36,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     results, seen = view(shown, ONE)
     assert seen.what.name == "speedup"
     [found] = seen.changes
-    assert found.kind == "own commit"
+    assert found.cause.kind == "own commit"
     figure = series_data.chart(results, ONE, seen, "light")
     go.Figure(figure)
     [mark] = figure["layout"]["annotations"]

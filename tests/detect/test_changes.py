@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.detect import Analysis, Monitor, Trend, analyse, analyse_many
+from lockstep.detect.series_state import SeriesState
 from lockstep.detect.settings import PROMPT, RUN
-from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
 from lockstep.detect.summary import smallest_step
 
 
@@ -276,28 +276,18 @@ class TestMonitor:
         theirs.extend(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), rows=np.array([4, 3, 2, 1, 0]))
         assert repr(ours.analyses()) == repr(theirs.analyses())
 
-    def test_can_be_kept(self):
-        monitor = Monitor(self.trends())
-        kept = from_arrays({name: array.copy() for name, array in to_arrays(monitor).items()})
-        for one in (monitor, kept):
-            one.extend(np.full(5, 1.06))
-        assert repr(kept.analyses()) == repr(monitor.analyses())
-
-    def test_some_can_be_kept_and_others_join_them(self):
-        monitor = Monitor(self.trends())
-        states = [select(to_arrays(monitor), np.array(rows)) for rows in ([3, 1], [4, 0, 2])]
-        others = from_arrays(together([*states, to_arrays(Monitor([Trend(stepped(7, 45, 0.06, 300))]))]))
-        others.extend(np.full(6, 1.06))
-        monitor.extend(np.full(5, 1.06))
-        analyses = monitor.analyses([3, 1, 4, 0, 2])
-        assert repr(others.analyses(range(5))) == repr(analyses)
-        assert any(one.changes for one in analyses)
-        assert repr(others.analyses([5])[0]) == repr(analyse(Trend([*stepped(7, 45, 0.06, 300), 1.06])))
+    def test_continues_from_stored_states(self):
+        before = [Trend(stepped(seed, 45, 0.06, 700)[:length]) for seed, length in enumerate([0, 5, 30, 60, 300, 700])]
+        trends = [Trend([*trend.values, 1.06, 1.07]) for trend in before]
+        states = [SeriesState.from_bytes(state.to_bytes()) for state in Monitor(before).states()]
+        continued = Monitor([*trends, trends[3]], [*states, None])
+        whole = [analyse(trend) for trend in trends]
+        assert repr(continued.analyses()) == repr([*whole, whole[3]])
+        assert any(one.changes for one in whole)
 
     def test_what_is_no_state_is_refused(self):
-        arrays = to_arrays(Monitor(self.trends()))
-        with pytest.raises(ValueError, match=r"the array detector\.length has a wrong shape or type"):
-            from_arrays(arrays | {"detector.length": np.zeros(5)})
+        with pytest.raises(ValueError, match="Expecting value"):
+            SeriesState.from_bytes(b"no state")
 
     def test_refuses_what_a_trend_refuses(self):
         with pytest.raises(ValueError, match="analyse the series again"):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from lockstep.detect import Monitor, Trend, analyse, analyse_many
-from lockstep.detect.state_arrays import from_arrays, select, to_arrays, together
 
 
 def step(before: float, after: float, spread: float = 0.0) -> np.ndarray:
@@ -58,7 +57,4 @@ def test_a_stored_monitor_continues_both_kinds():
     values = [*STEPS.values(), step(100, 130, 0.5)]
     trends = [Trend(column, better=better) for column in values for better in ("lower", "higher", "neither")]
     begun = [Trend(trend.values[:45], better=trend.better) for trend in trends]
-    monitor = from_arrays(select(together([to_arrays(Monitor(begun))]), np.arange(len(trends))))
-    for index in range(45, 60):
-        monitor.extend(np.array([trend.values[index] for trend in trends]))
-    assert monitor.analyses() == analyse_many(trends)
+    assert Monitor(trends, Monitor(begun).states()).analyses() == analyse_many(trends)

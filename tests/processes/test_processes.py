@@ -45,20 +45,14 @@ PARENTS = {
         time.sleep(1000)
     """,
     "a forked pool": """
-        with pool(2, "fork") as workers:
+        with pool(2) as workers:
             print(*set(workers.map(number, range(8))), flush=True)
             time.sleep(1000)
-    """,
-    "a spawned pool": """
-        if __name__ == "__main__":
-            with pool(2, "spawn") as workers:
-                print(*set(workers.map(number, range(8))), flush=True)
-                time.sleep(1000)
     """,
     "a pool of a child": """
         if os.fork() == 0:
             end_with_parent()
-            with pool(2, "fork") as workers:
+            with pool(2) as workers:
                 print(os.getpid(), *set(workers.map(number, range(8))), flush=True)
                 time.sleep(1000)
         time.sleep(1000)

@@ -67,4 +67,4 @@ def read_tree(results: Path, cache: Path) -> Iterator[Sample]:
         baselines = common_baselines((snapshot.benchmarks[one.benchmark].suite, text) for one, text in named.items())
         for entry in followed(list(snapshot.trends(snapshot.series(machine=machine))), baselines):
             if not entry.exact:
-                yield recorded_sample(kind, entry.row, entry.values)
+                yield recorded_sample(kind, entry.key, entry.values)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from lockstep.alerts.analysis.analyse_machine import ChangedSeries, MachineChanges, analyse_machine
-from lockstep.alerts.analysis.cache_files import AnalysisCache
+from lockstep.alerts.analysis.analyse_machine import analyse_machine
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.analysis_tables import is_analysed
+from lockstep.alerts.analysis.detection import PARALLEL_POINTS
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
-from lockstep.alerts.analysis.followed_series import name_of, series_by_name
-from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old
+from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence
 from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
 from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.renames import Renamed
@@ -28,15 +29,9 @@ from lockstep.processes.end_with_parent import pool
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Threshold, Thresholds
 
-#: Number of points from which a second process is worth its start. Half a second suffices for this many points.
-_PARALLEL_POINTS = 50_000
-
 #: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
 #: change of unchanged machine code in the same series.
 _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
-
-#: A series that the cache already holds takes as long to analyse as this many new points.
-_KNOWN_SERIES_POINTS = 15
 
 
 @dataclass(frozen=True)
@@ -87,34 +82,16 @@ def analyse_results(
     thresholds: Thresholds,
     ranges: Ranges,
     now: datetime.datetime,
-    cache: AnalysisCache,
+    file: AnalysisFile,
     machines: Sequence[str] | None = None,
 ) -> AnalysisResult:
     """Find the changes and the alerts of the chosen machines.
 
     Args:
         now: the current time, which decides on mutes and silent machines.
-        cache: the cache that holds the last analysis, and receives this one.
+        file: the file that holds the last analysis, and receives this one.
         machines: the names of the machines to analyse; ``None`` for all machines.
     """
-    changes: list[FoundChange] = []
-    stale: list[Alert] = []
-    commits: dict[str, tuple[str, ...]] = {}
-    series: Counter[tuple[str, str, str]] = Counter()
-    # The commits of a machine that measured none on the line may have nothing to do with one another.
-    chosen = [name for name in (results.machines if machines is None else machines) if results.on_line(name)]
-    for machine in _analyse_machines(results, chosen, ranges, cache):
-        # What happened before a branch forked is said of the line that it forked from.
-        own = {commit.hash for commit in results.commits(machine.machine)[results.begins(machine.machine) :]}
-        changes += (found for found in _found_changes(machine.changed, thresholds) if found.commit in own)
-        told = freshness(machine.reports, int(now.timestamp() * 1000), partial(_ends, results, machine.machine))
-        stale += (alert for alert in told if alert.topic == "silent" or alert.after in own)
-        commits[machine.machine] = tuple(commit for commit, _ in machine.reports.commits)
-        names = (report.series for report in machine.reports.series if report.last_number is not None)
-        series.update((name.machine, name.family, name.suite) for name in names)
-    report = _Reporter(results, thresholds, now.date())
-    reported = [report(change) for change in changes if not change.suppressed]
-    order = [commit.hash for commit in results.commits()]
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
@@ -122,7 +99,26 @@ def analyse_results(
     finished = {name for name, machine in results.machines.items() if machine.branch}
     ended = ended_machines(results)
     quiet = ended.machines | ended.outlived | finished
-    stale = [alert for alert in stale if alert.topic != "silent" or alert.machine not in quiet]
+    changes: list[FoundChange] = []
+    stale: list[Alert] = []
+    commits: dict[str, tuple[str, ...]] = {}
+    series: dict[tuple[str, str, str], int] = {}
+    # The commits of a machine that measured none on the line may have nothing to do with one another.
+    chosen = [name for name in (results.machines if machines is None else machines) if results.on_line(name)]
+    for analysis in _analyse_machines(results, chosen, ranges, file):
+        name = analysis.machine
+        commits[name] = tuple(commit.hash for commit in results.commits(name))
+        # What happened before a branch forked is said of the line that it forked from.
+        own = set(commits[name][results.begins(name) :])
+        changes += (change for change in _judged(analysis.changes, thresholds) if change.commit in own)
+        stale += (alert for alert in analysis.freshness if alert.after in own)
+        silent = silence(name, commits[name][-1] if commits[name] else "", newest.get(name, 0), _ms(now))
+        if silent and name not in quiet:
+            stale.append(silent)
+        series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
+    report = _Reporter(results, thresholds, now.date())
+    reported = [report(change) for change in changes if not change.suppressed]
+    order = [commit.hash for commit in results.commits()]
     dead = dead_machines(newest) - finished
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     renamed = Renamed(results.machines_were, were)
@@ -131,63 +127,47 @@ def analyse_results(
     )
 
 
-def _ends(
-    results: Results, machine: str, names: Collection[SeriesName]
-) -> Iterator[tuple[SeriesName, tuple[float, float]]]:
-    """Yield the median of the first three and of the last three numbers of each series that has numbers."""
-    known = series_by_name(results, machine)
-    for trend in results.trends([known[name] for name in names if name in known]):
-        numbers = trend.value[np.isfinite(trend.value)]
-        if len(numbers):
-            ends = float(np.median(numbers[:3])), float(np.median(numbers[-3:]))
-            yield name_of(trend.series, trend.benchmark), ends
+def _ms(time: datetime.datetime) -> int:
+    return int(time.timestamp() * 1000)
 
 
 def _analyse_machines(
-    results: Results, machines: Sequence[str], ranges: Ranges, cache: AnalysisCache
-) -> Iterator[MachineChanges]:
-    """Yield the changes of each machine. If there are many points, two processes analyse two machines at a time."""
-    work = {name: _points(results, name, cache) for name in machines}
-    if len(machines) < 2 or sum(work.values()) < _PARALLEL_POINTS:
-        yield from (
-            analyse_machine(results, name, ranges, cache, 2 if work[name] > _PARALLEL_POINTS else 1)
-            for name in machines
-        )
+    results: Results, machines: Sequence[str], ranges: Ranges, file: AnalysisFile
+) -> Iterator[MachineAnalysis]:
+    """Yield the analysis of each machine. If there are many points, two processes analyse two machines at a time."""
+    new = [name for name in machines if not is_analysed(file, name, results.state(name))]
+    points = sum(results.count(name) * len(results.commits(name)) for name in new)
+    if len(new) < 2 or points < PARALLEL_POINTS:
+        yield from (analyse_machine(results, name, ranges, file, processes=2) for name in machines)
         return
-    # Forked workers inherit the results. The workers write their findings to files and return only the data for alerts.
-    with pool(2, "fork", _share, (results, ranges, cache)) as workers:
+    # Forked workers inherit the results. They write into the file, and return only the data for alerts.
+    with pool(2, _share, (results, ranges, file)) as workers:
         yield from workers.map(_analyse_shared, machines)
 
 
-def _points(results: Results, machine: str, cache: AnalysisCache) -> int:
-    """Estimate the work of analysing a machine, in points."""
-    series = results.count(machine)
-    return series * (_KNOWN_SERIES_POINTS if cache.cached(machine).exists() else len(results.commits(machine)))
-
-
-_SHARED: list[tuple[Results, Ranges, AnalysisCache]] = []
+_SHARED: list[tuple[Results, Ranges, AnalysisFile]] = []
 
 
 def _share(*shared: Any) -> None:
     _SHARED[:] = [shared]
 
 
-def _analyse_shared(machine: str) -> MachineChanges:
-    [(results, ranges, cache)] = _SHARED
-    return analyse_machine(results, machine, ranges, cache)
+def _analyse_shared(machine: str) -> MachineAnalysis:
+    [(results, ranges, file)] = _SHARED
+    return analyse_machine(results, machine, ranges, file)
 
 
-def _found_changes(changed: Sequence[ChangedSeries], thresholds: Thresholds) -> Iterator[FoundChange]:
-    for series in changed:
-        changes = [FoundChange.of(step, series.version) for step in series.steps]
-        name = changes[0].series
+def _judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[FoundChange]:
+    """Yield the changes with what the thresholds say: the better direction, and why a change is not reported."""
+    for (name, _), group_of_series in itertools.groupby(changes, lambda change: (change.series, change.version)):
+        series_changes = list(group_of_series)
         if name.foreign:
-            better = thresholds.better(*_place(name), otherwise=changes[0].better)
-            changes = [change.directed(better) for change in changes]
-        threshold = _threshold(changes[0], thresholds)
+            better = thresholds.better(*_place(name), otherwise=series_changes[0].better)
+            series_changes = [change.directed(better) for change in series_changes]
+        threshold = _threshold(series_changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
-        largest = max((abs(change.size) for change in changes if change.cause.kind == "noise"), default=0.0)
-        for change in changes:
+        largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
+        for change in series_changes:
             yield replace(change, suppressed=_suppression(change, threshold, largest))
 
 

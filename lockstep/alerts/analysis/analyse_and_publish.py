@@ -1,61 +1,82 @@
-"""Analyse a results store, and write the findings for the dashboard's pages."""
+"""Analyse a results store, and publish the findings for the dashboard's pages."""
 
 from __future__ import annotations
 
 import datetime
+import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 
+from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_results
-from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of, write_whole
-from lockstep.alerts.analysis.findings_files import write_changes
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import FoundChange
-from lockstep.history.part_checks import DamagedPart
+from lockstep.history.cache_folder import only_one
+from lockstep.history.part_checks import DamagedPart, StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
+from lockstep.history.trouble import refused_by_disk
 from lockstep.suite.thresholds import Thresholds
 
 
 def analyse_store(
     store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
 ) -> tuple[Results, AnalysisResult]:
-    """Analyse all new results in a store, and write the findings for the dashboard's pages.
+    """Analyse all new results in a store, and publish the findings for the dashboard's pages.
 
-    If a part of the store is damaged, it is made again and the analysis starts again, once.
+    One process analyses at a time. If a part of the store or the file of analyses is damaged, it is made again and the
+    analysis starts again, once.
 
     Args:
         repo: a folder in the git repository whose commits are measured.
         packages: folders of the packages under test, relative to the repository's root.
+
+    Raises:
+        StoreError: the cache cannot be written.
     """
     try:
-        return _analyse_store(store, thresholds, repo, packages)
-    except DamagedPart:
-        return _analyse_store(store, thresholds, repo, packages)
+        try:
+            return _analyse_store(store, thresholds, repo, packages)
+        except (DamagedPart, DamagedAnalyses):
+            return _analyse_store(store, thresholds, repo, packages)
+    except (sqlite3.DatabaseError, DamagedAnalyses, OSError) as error:
+        reason = refused_by_disk(error, store.cache) or f"{error}: choose another folder"
+        raise StoreError(f"the cache {store.cache} cannot be used: {reason}") from error
 
 
 def _analyse_store(
     store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str]
 ) -> tuple[Results, AnalysisResult]:
-    results, cache = store.current(), AnalysisCache(store.cache)
-    now = datetime.datetime.now(datetime.UTC)
-    result = analyse_results(results, thresholds, Ranges(repo, packages), now, cache)
-    publish(result, results, cache, key_of(results, thresholds, repo, tuple(packages)))
+    results, file = store.current(), AnalysisFile(store.cache)
+    with only_one(store.cache / "analyses.lock", wait=True):
+        now = datetime.datetime.now(datetime.UTC)
+        result = analyse_results(results, thresholds, Ranges(repo, packages), now, file)
+        publish(result, results, file, key_of(results, thresholds, repo, tuple(packages)))
     return results, result
 
 
-def publish(result: AnalysisResult, results: Results, cache: AnalysisCache, key: str) -> None:
-    """Write the files from which the dashboard's pages read the changes of each machine.
+def publish(result: AnalysisResult, results: Results, file: AnalysisFile, key: str) -> None:
+    """Write the findings from which the dashboard's pages read the changes of each machine.
 
     Args:
-        result: the analysis of all machines, made with the same ``cache``.
-        key: see ``lockstep.alerts.analysis.cache_files.key_of``.
+        result: the analysis of all machines, made with the same ``file``.
+        key: see ``key_of``.
     """
-    findings: dict[str, list[FoundChange]] = defaultdict(list)
+    changes: dict[str, list[FoundChange]] = defaultdict(list)
     for change in result.changes:
-        findings[change.series.machine].append(change)
-    for machine in results.machines:
-        write_changes(cache.changes(machine, key), findings[machine])
-    write_whole(cache.done(key), lambda file: file.write(b""))
-    cache.sweep(key, results.machines)
+        changes[change.series.machine].append(change)
+    machine_findings.publish(file, key, changes, {machine: results.state(machine) for machine in results.machines})
+
+
+def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:
+    """Return a digest that changes whenever the findings may change: of results, thresholds, repository and packages.
+
+    The current day also affects the alerts, but is not part of the digest.
+    """
+    states = [f"{machine} {results.state(machine)}" for machine in results.machines]
+    order = [commit.hash for commit in results.commits()]
+    texts = [*states, *order, repr(thresholds), str(repo.resolve()), *packages]
+    return blake2b("\n".join(texts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()

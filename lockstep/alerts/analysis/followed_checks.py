@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from lockstep.alerts.analysis.followed_series import Followed, name_of, select
 from lockstep.detect import Change
 from lockstep.detect import Trend as Values
-from lockstep.detect.check_changes import AGREEING, PART, ROUNDING, STEP, determinism_changes, error_changes
+from lockstep.detect.check_changes import ROUNDING, determinism_changes, error_changes
 from lockstep.detect.exact_changes import positive
 from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
@@ -28,23 +28,10 @@ _AT_ONCE = 500
 _COLUMNS = ("check_error", "deterministic")
 
 
-@dataclass(frozen=True)
-class Checks:
-    """The changes in the checks of a machine, and the state from which the next analysis continues.
-
-    Attributes:
-        changed: the series of checks that changed, with their changes, by row.
-        state: for each followed latency, by its number as text, a list of four numbers: the mean logarithm of the
-            errors since the last change; the number of these errors; 1 if the variant is deterministic, 0 if not, −1 if
-            unknown; the number of newest consecutive checks with equal bits.
-    """
-
-    changed: Mapping[str, tuple[Followed, Sequence[Change]]]
-    state: Mapping[str, Sequence[float]]
-
-
-def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[str, str]) -> Checks:
-    """Find the changes in all checks of a machine, from all of its points.
+def follow_checks(
+    results: Results, trends: Sequence[Trend], baselines: Mapping[str, str]
+) -> list[tuple[Followed, Sequence[Change]]]:
+    """Return the checks of a machine that changed, each with its changes.
 
     Args:
         trends: all trends of a machine.
@@ -56,81 +43,18 @@ def follow_checks(results: Results, trends: Sequence[Trend], baselines: Mapping[
         key: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
         for key, (trend, error, _) in zip(names, _read(results, list(names.values())), strict=True)
     }
-    changed: dict[str, tuple[Followed, Sequence[Change]]] = {}
-    state: dict[str, Sequence[float]] = {}
+    changed: list[tuple[Followed, Sequence[Change]]] = []
     for (key, trend), (_, error, same) in zip(latencies.items(), _read(results, list(latencies.values())), strict=True):
         base = of_baseline.get(key.of(baselines.get(key.suite, "")), {}) if key not in names else {}
         ok = trend.state == STATES.index("ok")
-        versions = list(_by_version(trend, error, ok))
-        level = None
-        for place, points in enumerate(versions):
+        for version, points in enumerate(_by_version(trend, error, ok)):
             baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
-            changes, level = error_changes(points.value, baseline_errors)
-            _add(changed, "error", points, np.maximum(points.value, ROUNDING), changes, place)
-        last: Floats = np.empty(0)
-        for place, points in enumerate(_by_version(trend, same, ok)):
-            last = points.value
-            _add(changed, "deterministic", points, positive(last), determinism_changes(last), place)
-        mean = (level.mean, level.points) if level else (0.0, 0)
-        state[str(results.number(trend.series))] = [*mean, *_bits(last)]
-    return Checks(changed, state)
-
-
-def continued(
-    state: Mapping[str, Sequence[float]], results: Results, machine: str, new_commits: int
-) -> Mapping[str, Sequence[float]] | None:
-    """Return ``Checks.state`` after the newest commits, without reading older points.
-
-    ``None`` if one of the new checks may be a change. Then ``follow_checks`` has to read all points.
-
-    Args:
-        state: the state before the newest commits.
-        new_commits: the number of the newest commits.
-    """
-    if not any(benchmark.ours for benchmark in results.benchmarks.values()):
-        return state
-    entries = {number: list(entry) for number, entry in state.items()}
-    series = results.series(machine=machine)
-    for commit in results.commits(machine)[-new_commits:]:
-        columns = results.columns(machine, _COLUMNS, commit.hash)
-        if not columns:
-            continue
-        known = (columns["state"] == STATES.index("ok")) & ~(
-            np.isnan(columns["check_error"]) & np.isnan(columns["deterministic"])
-        )
-        for at in np.flatnonzero(known).tolist():
-            entry = entries.get(str(results.number(series[int(columns["rank"][at])])))
-            if entry is not None and not _extend(entry, columns["check_error"][at], columns["deterministic"][at]):
-                return None
-    return entries
-
-
-def _extend(entry: list[float], error: float, same: float) -> bool:
-    """Add one check to the state of a latency's checks, in place. Return ``False`` if the check may be a change."""
-    if not math.isnan(error):
-        log_error = math.log(max(error, ROUNDING))
-        if not entry[1] or abs(log_error - entry[0]) >= PART * STEP:
-            return False
-        entry[1] += 1
-        entry[0] += (log_error - entry[0]) / entry[1]
-    if math.isnan(same):
-        return True
-    agreeing = entry[3] + 1 if same else 0
-    # A nondeterministic variant counts as deterministic again after ``AGREEING`` consecutive checks with equal bits.
-    # That is a change.
-    if entry[2] < 0 or (entry[2] == 1 and not same) or (entry[2] == 0 and agreeing >= AGREEING):
-        return False
-    entry[3] = agreeing
-    return True
-
-
-def _bits(same: Floats) -> tuple[float, float]:
-    if not len(same):
-        return -1.0, 0.0
-    changes = determinism_changes(same)
-    now = changes[-1].sense == "better" if changes else bool(same[0])
-    agreeing = next((place for place, equal in enumerate(same[::-1].tolist()) if not equal), len(same))
-    return float(now), float(agreeing)
+            changes, _ = error_changes(points.value, baseline_errors)
+            changed.append(_followed("error", points, np.maximum(points.value, ROUNDING), changes, version))
+        for version, points in enumerate(_by_version(trend, same, ok)):
+            changes = determinism_changes(points.value)
+            changed.append(_followed("deterministic", points, positive(points.value), changes, version))
+    return [(series, changes) for series, changes in changed if changes]
 
 
 def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
@@ -171,16 +95,9 @@ def _by_version(trend: Trend, numbers: Floats, ok: Any) -> Iterator[Trend]:
         yield select(replace(trend, value=numbers), known & (trend.version == version))
 
 
-def _add(
-    changed: dict[str, tuple[Followed, Sequence[Change]]],
-    quantity: str,
-    points: Trend,
-    values: Floats,
-    changes: Sequence[Change],
-    index: int,
-) -> None:
-    if changes:
-        name = replace(name_of(points.series, points.benchmark), quantity=quantity)
-        better = Values(values, None, "higher" if quantity == "deterministic" else "lower")
-        followed_series = Followed(name, points, better, place=index)
-        changed[followed_series.row] = followed_series, changes
+def _followed(
+    quantity: str, points: Trend, values: Floats, changes: Sequence[Change], version: int
+) -> tuple[Followed, Sequence[Change]]:
+    name = replace(name_of(points.series, points.benchmark), quantity=quantity)
+    directed = Values(values, None, "higher" if quantity == "deterministic" else "lower")
+    return Followed(name, points, directed, version=version), changes

@@ -12,7 +12,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ Mask = NDArray[np.bool_]
 NO_UNIT = "value"
 
 
+# ``astuple`` takes ten times as long.
+_NAME = tuple(field.name for field in fields(SeriesName))
+
+
 @dataclass(frozen=True, eq=False)
 class Followed:
     """A series under one benchmark version, as input of the detector, with the latencies that may explain its changes.
@@ -40,7 +44,7 @@ class Followed:
         values: the numbers for the detector, one for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;
             ``None`` for benchmarks of other projects.
-        place: the index of the benchmark version, in the order of first appearance.
+        version: the index of the benchmark version, in the order of first appearance.
     """
 
     name: SeriesName
@@ -48,12 +52,12 @@ class Followed:
     values: Values
     own: Floats | None = None
     baseline: Floats | None = None
-    place: int = 0
+    version: int = 0
 
     @property
-    def row(self) -> str:
-        """Key of the series under one benchmark version, unique on a machine."""
-        return row_of(self.name, self.place)
+    def key(self) -> str:
+        """Text that identifies the series under one benchmark version."""
+        return key_of(self.name, self.version)
 
     @property
     def exact(self) -> bool:
@@ -61,21 +65,16 @@ class Followed:
         return self.trend.benchmark.exact or self.name.quantity in CHECKED
 
 
-def row_of(name: SeriesName, index: int) -> str:
-    """Return the key of a series and a benchmark version, as in ``Followed.row``; ``index`` is ``Followed.place``."""
-    return json.dumps([*astuple(name), index])
+def key_of(name: SeriesName, version: int) -> str:
+    """Return the key of a series under one benchmark version, as in ``Followed.key``."""
+    return json.dumps([*(getattr(name, field) for field in _NAME), version])
 
 
-def name_in(row: str) -> SeriesName:
-    """Return the name of the series from its key ``Followed.row``."""
+def name_in(key: str) -> tuple[SeriesName, int]:
+    """Return the name of the series and the index of the benchmark version from a key (``Followed.key``)."""
+    *texts, version = json.loads(key)
     # Interned texts save memory, because series share most of their texts.
-    return SeriesName(*map(sys.intern, json.loads(row)[:-1]))
-
-
-def version_in(row: str) -> int:
-    """Return the index of the benchmark version (``Followed.place``) from the key of a series."""
-    version: int = json.loads(row)[-1]
-    return version
+    return SeriesName(*map(sys.intern, texts)), version
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:

@@ -40,22 +40,29 @@ _DAY_MS = 86_400_000
 _MOST_NAMES = 5
 
 
-def freshness(reports: MachineReports, now: int, numbers: Numbers = lambda names: ()) -> list[Alert]:
-    """Return the freshness alerts of one machine.
+def freshness(reports: MachineReports, numbers: Numbers = lambda names: ()) -> list[Alert]:
+    """Return the freshness alerts of one machine, without that of a silent machine.
 
     Args:
-        now: the current time, in ms since 1970.
         numbers: reads the first and the last numbers of series, which show whether a benchmark was renamed.
     """
     checks = _FreshnessChecks(reports, numbers)
-    alerts = [*checks.stopped(), *checks.vanished(), *checks.versions()]
-    silence = (now - reports.measured_at) // _DAY_MS
-    if reports.commits and reports.measured_at and silence >= SILENT_DAYS:
-        last = reports.commits[-1][0]
-        # The text does not state the number of days, which would change every day.
-        text = f"{reports.machine} has reported nothing since {day_of(reports.measured_at)}"
-        alerts.append(Alert("silent", reports.machine, "", last, (), Cause("unexplained", text), text=text))
-    return alerts
+    return [*checks.stopped(), *checks.vanished(), *checks.versions()]
+
+
+def silence(machine: str, newest: str, measured_at: int, now: int) -> Alert | None:
+    """Return the alert of a machine that is silent; ``None`` if it is not.
+
+    Args:
+        newest: the newest measured commit; "" if there is none.
+        measured_at: time of the newest measurement, ms since 1970; 0 if unknown.
+        now: the current time, ms since 1970.
+    """
+    if not newest or not measured_at or (now - measured_at) // _DAY_MS < SILENT_DAYS:
+        return None
+    # The text does not state the number of days, which would change every day.
+    text = f"{machine} has reported nothing since {day_of(measured_at)}"
+    return Alert("silent", machine, "", newest, (), Cause("unexplained", text), text=text)
 
 
 def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:

@@ -7,12 +7,14 @@ changes.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from lockstep.alerts.analysis.cache_files import AnalysisCache, key_of
-from lockstep.alerts.analysis.findings_files import MachineFindings
+from lockstep.alerts.analysis.analyse_and_publish import key_of
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
+from lockstep.alerts.analysis.machine_findings import MachineFindings, published_at
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.history.snapshot import Results
@@ -39,17 +41,20 @@ class Findings:
         thresholds: Path | None = None,
         runner: AnalysisRunner | None = None,
     ) -> None:
-        self._file = thresholds
-        self._files = AnalysisCache(cache)
+        self._thresholds_file = thresholds
+        self._file = AnalysisFile(cache)
         self._repo = repo
         self._packages = tuple(packages)
         self._analyst = runner
+        #: When the findings of the last key were published.
+        self._published = ("", 0.0)
 
     @property
     def thresholds(self) -> Thresholds:
         """The thresholds now in the thresholds file; the default thresholds if the file cannot be read."""
         try:
-            return _thresholds(self._file, self._file.stat().st_mtime_ns) if self._file else Thresholds()
+            file = self._thresholds_file
+            return _thresholds(file, file.stat().st_mtime_ns) if file else Thresholds()
         except (OSError, ThresholdsError):
             return Thresholds()
 
@@ -60,14 +65,13 @@ class Findings:
         """
         if machine not in results.machines:
             return None
-        stamp = self._stamp(results)
-        if stamp:
+        published = self._published_at(results)
+        if published:
             try:
-                return _read_findings(results, self._files, self._key(results), machine, stamp)
-            except (OSError, ValueError):
-                # The file is damaged, or an analysis of newer results has deleted it. Without the "done" file, the next
-                # request starts an analysis.
-                self._files.done(self._key(results)).unlink(missing_ok=True)
+                return _read_findings(results, self._file, self._key(results), machine, published)
+            except (OSError, LookupError, DamagedAnalyses, sqlite3.OperationalError):
+                # The file was deleted or damaged, or an analysis of newer results has deleted these findings.
+                self._published = ("", 0.0)
         self.request_analysis(results)
         return None
 
@@ -75,13 +79,13 @@ class Findings:
         """Start an analysis of the results if necessary; return at once."""
         if self._analyst:
             # The alerts are written after the findings, so alerts may be missing even if findings exist.
-            self._analyst.request_analysis(results, missing=not self._stamp(results))
+            self._analyst.request_analysis(results, missing=not self._published_at(results))
 
     def version(self, results: Results) -> str:
         """Return a text that changes whenever the results, their findings or the alerts of an analysis change."""
         status = self._analyst.status if self._analyst else AnalysisStatus()
         # The alerts are stored after the findings, shortly before the analysis succeeds.
-        return f"{self._key(results)}.{self._stamp(results)}.{status.succeeded}.{status.text}"
+        return f"{self._key(results)}.{self._published_at(results)}.{status.succeeded}.{status.text}"
 
     @property
     def alerts_pending(self) -> bool:
@@ -98,17 +102,24 @@ class Findings:
 
     def busy(self, results: Results) -> bool:
         """Return whether findings are missing and an analysis is running."""
-        return not self._stamp(results) and self._analyst is not None and self._analyst.busy
+        return not self._published_at(results) and self._analyst is not None and self._analyst.busy
 
     def _key(self, results: Results) -> str:
         return _key(results, self.thresholds, self._repo, self._packages)
 
-    def _stamp(self, results: Results) -> int:
-        """Return when the findings were written, in ns since 1970; 0 if there are none."""
+    def _published_at(self, results: Results) -> float:
+        """Return when the findings were published, in seconds since 1970; 0.0 if there are none.
+
+        While the disk refuses to read, the last answer stays.
+        """
+        key = self._key(results)
         try:
-            return self._files.done(self._key(results)).stat().st_mtime_ns
-        except OSError:
-            return 0
+            self._published = key, published_at(self._file, key)
+        except DamagedAnalyses:
+            self._published = key, 0.0
+        except (OSError, sqlite3.OperationalError):
+            pass
+        return self._published[1] if self._published[0] == key else 0.0
 
 
 _key = remembered(key_of)
@@ -120,5 +131,5 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 
 @remembered
-def _read_findings(results: Results, files: AnalysisCache, key: str, machine: str, _stamp: int) -> MachineFindings:
-    return MachineFindings(files.changes(machine, key), files.detector(machine), results.state(machine))
+def _read_findings(results: Results, file: AnalysisFile, key: str, machine: str, _published: float) -> MachineFindings:
+    return MachineFindings(file, machine, key)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.alerts.analysis.findings_files import MachineFindings
 from lockstep.alerts.analysis.followed_series import by_version, paired_numbers, series_by_name, values_of
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Floats, Trend

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-
-from lockstep.alerts.analysis.cache_files import write_whole
 
 #: Seconds without a successful analysis after which the findings count as stale. Even unchanged results are analysed
 #: every hour.
@@ -105,7 +104,9 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
 
 def write_status(path: Path, status: AnalysisStatus) -> None:
     """Replace the status file, so that readers see the old or the new status."""
-    write_whole(path, lambda file: file.write(json.dumps(asdict(status)).encode()))
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(asdict(status)))
+    temporary.replace(path)
 
 
 def _held(turn: Path) -> bool:

@@ -28,12 +28,12 @@ def to_json(alert: Alert) -> dict[str, Any]:
     return {
         **values,
         "commits": list(alert.commits),
-        "cause": _cause_json(alert.cause),
+        "cause": cause_json(alert.cause),
         "members": [
             {
                 **{name: getattr(member, name) for name in _CHANGE},
                 "series": _series_json(member.series),
-                "cause": _cause_json(member.cause),
+                "cause": cause_json(member.cause),
             }
             for member in alert.members
         ],
@@ -50,9 +50,11 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             **{name: value for name, value in content.items() if name != "excuse"},
             "commits": tuple(content["commits"]),
             "also_on": tuple(content["also_on"]),
-            "cause": _cause(content["cause"]),
+            "cause": cause_from_json(content["cause"]),
             "members": tuple(
-                member_of({**member, "series": SeriesName(**member["series"]), "cause": _cause(member["cause"])})
+                member_of(
+                    {**member, "series": SeriesName(**member["series"]), "cause": cause_from_json(member["cause"])}
+                )
                 for member in content["members"]
             ),
             "waiver": waiver and Waiver(waiver["because"], _day(waiver["until"])),
@@ -69,11 +71,13 @@ def _series_json(series: SeriesName) -> dict[str, Any]:
     return {name: getattr(series, name) for name in _SERIES}
 
 
-def _cause_json(cause: Cause) -> dict[str, Any]:
+def cause_json(cause: Cause) -> dict[str, Any]:
+    """Return a cause as JSON, for ``cause_from_json``."""
     return {**vars(cause), "evidence": [vars(fact) for fact in cause.evidence]}
 
 
-def _cause(content: Mapping[str, Any]) -> Cause:
+def cause_from_json(content: Mapping[str, Any]) -> Cause:
+    """Return the cause that ``cause_json`` converted."""
     return Cause(content["kind"], content["sentence"], tuple(Evidence(**fact) for fact in content["evidence"]))
 
 

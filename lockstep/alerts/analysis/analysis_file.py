@@ -1,0 +1,168 @@
+"""Open the SQLite file that holds the analyses of a results store, and replace it if it is damaged.
+
+The file is derived from the results, so it may be deleted at any time. The name of its folder has a digest of the code,
+so other code has another file. A transaction is written whole or not at all, so
+a process may be killed at any moment. Readers do not wait for the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from lockstep.history.part_checks import move_aside
+from lockstep.history.sqlite_wal import keep_write_ahead_log
+
+#: Seconds to wait for another writer.
+_PATIENCE = 60.0
+
+_TABLES = """
+    CREATE TABLE IF NOT EXISTS analysis (
+        id INTEGER PRIMARY KEY, machine TEXT, state TEXT, ranges TEXT, content BLOB, UNIQUE (machine, state, ranges)
+    );
+    CREATE TABLE IF NOT EXISTS detector_state (
+        analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series TEXT, length INTEGER, checksum INTEGER,
+        noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS publication (
+        id INTEGER PRIMARY KEY, key TEXT, machine TEXT, at REAL, analysis INTEGER REFERENCES analysis,
+        content BLOB, UNIQUE (key, machine)
+    );
+    CREATE TABLE IF NOT EXISTS finding (
+        publication INTEGER REFERENCES publication ON DELETE CASCADE, place INTEGER, series INTEGER, last INTEGER,
+        suppressed INTEGER, content BLOB, PRIMARY KEY (publication, place)
+    ) WITHOUT ROWID;
+"""
+
+#: SQLite's result codes of a damaged file, and of one that has other tables.
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+
+class DamagedAnalyses(Exception):
+    """The file of analyses is damaged and was moved aside. The next analysis makes it again."""
+
+
+class AnalysisFile:
+    """The file of one store's analyses. Threads and processes may share it; one process writes at a time.
+
+    Args:
+        cache: the store's cache folder (``Store.cache``).
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self.path = cache / "analyses.sqlite"
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        #: The process and the file to which the connection belongs.
+        self._owner: tuple[int, int] | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Open a view that shows the file at one moment.
+
+        The connection stays open between calls, so a disk that becomes full or read-only does not end reading.
+
+        Raises:
+            FileNotFoundError: there is no file yet.
+            DamagedAnalyses: the file is damaged.
+            sqlite3.OperationalError: the disk refuses to read.
+        """
+        with self._lock, self._moved_if_damaged():
+            connection = self._opened()
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.rollback()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction that writes the file, which is created if necessary.
+
+        Raises:
+            DamagedAnalyses: the file is damaged.
+            sqlite3.OperationalError: the disk refuses to write.
+        """
+        with self._lock, self._moved_if_damaged():
+            if not self.path.exists():
+                self._create()
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def shorten_log(self) -> None:
+        """Move the write-ahead log into the file, as far as no reader needs it."""
+        with suppress(OSError, sqlite3.OperationalError), self._lock:
+            self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _create(self) -> None:
+        """Create the file with its tables under another name, so that readers never see a file without tables."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.unlink(missing_ok=True)
+        connection = sqlite3.connect(temporary, timeout=_PATIENCE, isolation_level=None)
+        try:
+            keep_write_ahead_log(connection, _PATIENCE)
+            connection.executescript(_TABLES)
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            # link, unlike rename, fails where a file is.
+            os.link(temporary, self.path)
+        temporary.unlink()
+
+    def _opened(self) -> sqlite3.Connection:
+        owner = os.getpid(), self.path.stat().st_ino
+        if self._connection is None or self._owner != owner:
+            # A connection must not be used in a forked process, nor after its file was replaced.
+            if self._connection is not None and self._owner is not None and self._owner[0] == owner[0]:
+                self._connection.close()
+            self._connection = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._owner = owner
+        return self._connection
+
+    @contextmanager
+    def _moved_if_damaged(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError, LookupError) as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code not in _DAMAGE:
+                raise
+            self._move_aside(str(error))
+            raise DamagedAnalyses(f"{self.path} was damaged ({error}): run the analysis again") from error
+
+    def _move_aside(self, reason: str) -> None:
+        """Move the damaged file aside, unless another process has replaced it meanwhile."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        with suppress(FileNotFoundError):
+            if self._owner is None or self.path.stat().st_ino == self._owner[1]:
+                move_aside(self.path, reason)
+                for path in self.path.parent.glob(f"{self.path.name}-*"):
+                    path.unlink(missing_ok=True)
+
+
+def packed(content: bytes, level: int = 1) -> bytes:
+    """Return bytes compressed and with a checksum, for ``unpacked``. Level 0 only adds the checksum."""
+    return zlib.compress(content, level)
+
+
+def unpacked(content: bytes) -> bytes:
+    """Return the bytes that ``packed`` converted. Within ``AnalysisFile.reading``, damage is found and handled."""
+    return zlib.decompress(content)
