@@ -91,7 +91,7 @@ def test_the_page_of_a_series_marks_its_change(shown):
     results, commits, picture = shown
     seen = view(results, SeriesAddress(*HOST, "value"), picture)
     [change] = seen.changes
-    assert change.end == commits[SLOWER]
+    assert change.after == commits[SLOWER]
     assert (seen.what.label, seen.what.unit) == ("Host", "µs")
     assert seen.analysis is not None
     assert seen.analysis.noise.kind == "steady"
