@@ -10,7 +10,7 @@ from lockstep.record.series_name import SeriesName
 
 
 class ChangeSize:
-    """The size of a change of a series, which ``Step``, ``Member`` and ``Finding`` inherit.
+    """The size of a change of a series, which ``Step`` and ``FoundChange`` inherit.
 
     Attributes:
         series: the name of the series.
