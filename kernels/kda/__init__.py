@@ -37,7 +37,7 @@ from kernels.kda.table import TABLE
 from kernels.kda.tiles_kernel import decode_tiles
 
 #: Variant that ``kda`` calls. "aligned" is 1 if rows of the merged result are multiples of 16 bytes. With 4 heads they
-#: are not, and cuBLAS falls back to a kernel of half the speed (H200, docs/kernels/kda.md).
+#: are not, and cuBLAS falls back to a kernel of half the speed (H200, docs/evidence/kernels/kda.md).
 BEST = TABLE.choice("best", str, "M K N aligned", upto="M")
 
 

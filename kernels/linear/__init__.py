@@ -1,7 +1,7 @@
 """Linear layer of few rows: ``y = x @ weight.T (+ bias)``. Reading the weight decides its time.
 
 A batch of 1 … 64 rows reads N·K weights once and does almost no arithmetic. Library kernels take about twice as long as
-the bytes need (docs/kernels/linear.md). The variants differ in how they keep every multiprocessor reading.
+the bytes need (docs/evidence/kernels/linear.md). The variants differ in how they keep every multiprocessor reading.
 """
 
 from __future__ import annotations

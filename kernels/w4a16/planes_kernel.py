@@ -1,6 +1,6 @@
 """Int4 weights in planes times float16 tokens, unpacked from shared memory to the tensor core's registers.
 
-For the layout see ``int4.pack_planes``, for the design docs/kernels/w4a16.md.
+For the layout see ``int4.pack_planes``, for the design docs/evidence/kernels/w4a16.md.
 """
 
 from __future__ import annotations

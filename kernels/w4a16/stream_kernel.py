@@ -4,7 +4,7 @@ The tensor memory accelerator starts to fill a ring buffer in shared memory befo
 is safe because weights and scales are constants in inference, which the preceding kernel does not write. If the ring
 takes at most half of the shared memory, the next launch can fill its ring while this launch adds up its partial sums.
 Warps unpack the weights into registers and multiply them by ``mma.sync``: with few tokens the fences and waits of
-Hopper's asynchronous products cost more than these products gain (``docs/kernels/w4a16.md``).
+Hopper's asynchronous products cost more than these products gain (``docs/evidence/kernels/w4a16.md``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The texts of units from real results trees, and the better direction that each says. docs/detection.md has them."""
+"""Texts of units from real results trees, and the better direction that each says. docs/detection.md has examples."""
 
 import re
 from pathlib import Path

@@ -99,7 +99,7 @@ def test_cases_are_pooled_by_their_geometric_mean():
 
 
 if __name__ == "__main__":
-    # The table of docs/referee.md: python tests/referee/test_error_rate.py (minutes)
+    # The figures of docs/evidence/referee.md: python tests/referee/test_error_rate.py (minutes)
     rows = {**NOISE, "0.2 %, process 0.6 %": (0.002, 0.006)}
     print("| epochs | loops with an error: none faster | all faster by 0.499 % | t₅ | +1 % | +2 % |")
     for name, noise in rows.items():
