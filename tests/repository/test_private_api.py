@@ -1,4 +1,4 @@
-"""Modules that use private API of torch or Triton are listed in docs/architecture.md, each with its reason."""
+"""Modules that use private API of torch or Triton are listed in CONTRIBUTING.md, each with its reason."""
 
 import ast
 import re
@@ -39,7 +39,7 @@ def test_each_module_with_private_api_is_listed_with_its_reason():
         for path in (ROOT / package).rglob("*.py")
         if private_uses(path.read_text())
     }
-    table = (ROOT / "docs/architecture.md").read_text().partition("## Private API")[2].partition("\n## ")[0]
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Private API")[2].partition("\n## ")[0]
     listed = dict(re.findall(r"^\| `([\w/]+\.py)` \| (.+) \|$", table, re.MULTILINE))
     assert using == set(listed)
     assert all(len(reason.split()) > 3 for reason in listed.values())
