@@ -1,25 +1,28 @@
-"""Answers of the API to a query, as plain data for JSON."""
+"""Answers of the API, as models of ``dashboard.api.schema``."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from flask import request
+from pydantic import BaseModel
 
-from dashboard.api.paging import MOST_ITEMS, Part, limit_and_cursor, part_of
+from dashboard.api import schema
+from dashboard.api.paging import Part, part_of, query_of
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
-from lockstep.compare.match_two_sides import Quantity, Side, compare
-from lockstep.history.model import STATES, Commit, Point, Series, Trend
-from lockstep.history.problem_tally import problem_json
+from lockstep.compare.match_two_sides import Side, compare
+from lockstep.history.model import STATES, Commit, Series, Trend
+from lockstep.history.problem_tally import problem_json, tally
+from lockstep.history.problems import Problem
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.notify.feed import alerts_json
@@ -27,141 +30,125 @@ from lockstep.notify.feed import alerts_json
 #: Maximum number of series in one answer about trends.
 MOST_SERIES = 100
 
-#: Default and maximum number of alerts in one answer. An alert takes about 2 kB and 0.2 ms of CPU.
-USUAL_ALERTS, MOST_ALERTS = 100, 1000
-
 
 class NotFound(ValueError):
     """A machine, commit, benchmark, alert or address in the request does not exist. The message says which one."""
 
 
-def machines(results: Results) -> list[dict[str, Any]]:
-    """Return every machine: name, clock state, environments, number of commits and series, newest commit."""
-    entries = []
-    for name, machine in results.machines.items():
-        newest = results.commits(name)[-1]
-        entries.append(
-            {
-                **asdict(machine),
-                "commits": len(results.commits(name)),
-                "series": results.count(name),
-                "newest_commit": newest.hash,
-            }
-        )
-    return entries
+M = TypeVar("M", bound=BaseModel)
+
+
+def machines(results: Results) -> Part:
+    """Return every machine."""
+    return Part(
+        [
+            _of(
+                schema.Machine,
+                machine,
+                commits=len(results.commits(name)),
+                series=results.count(name),
+                newest_commit=results.commits(name)[-1].hash,
+            )
+            for name, machine in results.machines.items()
+        ]
+    )
 
 
 def commits(results: Results, machine: str) -> Part:
-    """Return the commits of a machine, oldest first: hash, date in ms since 1970, subject, toolchain of the run.
-
-    The commits off the line follow those of the line. "apart" marks them, "fork" is where they left the line.
-    "lines" names the branches whose line holds the commit ("" for the first), "by_date" marks what git could not place.
-    """
+    """Return the commits of a machine, oldest first, those off the line last."""
     _known(results, machine)
     runs = {run.commit: run for run in results.runs if run.machine == machine}
 
-    def as_json(commit: Commit) -> dict[str, Any]:
+    def as_model(commit: Commit) -> schema.Commit:
         run = runs[commit.hash]
-        return {
-            **asdict(commit),
-            "apart": commit.apart,
-            "toolchain": dict(run.toolchain),
-            "clock_state": run.clock_state,
-        }
+        return _of(schema.Commit, commit, toolchain=run.toolchain, clock_state=run.clock_state)
 
-    return part_of((*results.commits(machine), *results.apart(machine)), as_json)
+    return part_of((*results.commits(machine), *results.apart(machine)), as_model)
 
 
 def series(results: Results, machine: str) -> Part:
-    """Return benchmark, unit and parameters of each series of a machine."""
+    """Return the series of a machine."""
     _known(results, machine)
-    return part_of(results.series(machine=machine), lambda entry: _named(results, entry))
+    return part_of(results.series(machine=machine), lambda entry: schema.Series(**_named(results, entry)))
 
 
-def trends(results: Results, machine: str, benchmark: str) -> dict[str, Any]:
-    """Return a benchmark's series and their values at each commit. ``?variant=triton&case=M=8`` selects series."""
+def trends(results: Results, machine: str, benchmark: str) -> schema.Trends:
+    """Return a benchmark's series and their values at each commit. The query selects series by their parameters."""
     _known(results, machine)
     if benchmark not in results.benchmarks:
         raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
     series = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
-    hashes = [commit.hash for commit in results.commits(machine)]
-    entries = (_trend(results, trend) for trend in results.trends(series[:MOST_SERIES]))
-    return {"commits": hashes, "series": entries, "left_out": max(len(series) - MOST_SERIES, 0)}
+    return schema.Trends(
+        commits=[commit.hash for commit in results.commits(machine)],
+        series=[_trend(results, trend) for trend in results.trends(series[:MOST_SERIES])],
+        left_out=max(len(series) - MOST_SERIES, 0),
+    )
 
 
-def _trend(results: Results, trend: Trend) -> dict[str, Any]:
-    numbers: dict[str, Any] = {}
-    for name in ("value", "low", "high", "error"):
-        values = getattr(trend, name).tolist()
-        numbers[name] = [value if math.isfinite(value) else None for value in values]
-    numbers |= {"commit": trend.commit.tolist(), "state": [STATES[state] for state in trend.state.tolist()]}
-    numbers |= {"version": [results.versions[version] for version in trend.version.tolist()]}
-    return {**_named(results, trend.series), **numbers}
+def _trend(results: Results, trend: Trend) -> schema.Trend:
+    numbers = {name: getattr(trend, name).tolist() for name in ("commit", "value", "low", "high", "error")}
+    states = [STATES[state] for state in trend.state.tolist()]
+    versions = [results.versions[version] for version in trend.version.tolist()]
+    return schema.Trend(**_named(results, trend.series), **numbers, state=states, version=versions)
 
 
 def points(results: Results, machine: str, commit: str) -> Part:
     """Return the numbers of a machine at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
-    limit, cursor = limit_and_cursor(MOST_ITEMS)
-    start = cursor or 0
+    query = query_of(schema.Query)
+    start, limit = query.cursor or 0, query.limit
     page_points, total = results.page(machine, _commit(results, machine, commit), start, limit)
-    return Part([_point(results, point) for point in page_points], str(start + limit) if start + limit < total else "")
-
-
-def problems(results: Results) -> Part:
-    """Return the result files that could not be read or only in part, in the fields of ``problem_json``."""
-    return part_of(results.problems, problem_json)
-
-
-def notes(results: Results) -> Part:
-    """Return the files that were read although they differ from asv's format, in the fields of ``problem_json``."""
-    return part_of(results.notes, problem_json)
-
-
-def comparison(results: Results, findings: Findings) -> dict[str, Any]:
-    """Compare base (``?bm=MACHINE&bc=COMMIT&bv=VARIANT``) with head (``&hm=…&hc=…&hv=…``).
-
-    ``&quantity=speedup|latency``, ``&suite=…`` and ``&l2=…`` select what is compared.
-    """
-    keys = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
-    chosen = {key: request.args.get(key, "") for key in keys}
-    base, head = (
-        Side(chosen[f"{side}m"], _commit(results, chosen[f"{side}m"], chosen[f"{side}c"]), chosen[f"{side}v"])
-        for side in "bh"
+    items = (
+        _of(schema.Point, point, commit=point.run.commit, **_named(results, point.series)) for point in page_points
     )
-    limit, cursor = limit_and_cursor(MOST_ITEMS)
-    start = cursor or 0
-    quantity: Quantity = "latency" if chosen["quantity"] == "latency" else "speedup"
+    return Part(items, str(start + limit) if start + limit < total else "")
+
+
+def problems(problems: Sequence[Problem]) -> Part:
+    """Return problems or notes."""
+    return part_of(problems, lambda problem: schema.Problem(**problem_json(problem)))
+
+
+def problem_counts(results: Results) -> schema.ProblemCounts:
+    """Return the number of problems and notes of each kind."""
+    return schema.ProblemCounts(**tally(results).as_json())
+
+
+def comparison(results: Results, findings: Findings) -> schema.Comparison:
+    """Compare the base with the head that the query names."""
+    query = query_of(schema.CompareQuery)
+    base = Side(query.base_machine, _commit(results, query.base_machine, query.base_commit), query.base_variant)
+    head = Side(query.head_machine, _commit(results, query.head_machine, query.head_commit), query.head_variant)
     known = findings.of_machine(results, head.machine)
-    compared = compare(results, base, head, quantity, findings.thresholds, chosen["suite"], chosen["l2"], known)
-    return {
-        "base": asdict(base),
-        "head": asdict(head),
-        "geomean": math.exp(compared.geomean),
-        "verdicts": dict(compared.counts),
-        "other_ruler": compared.other_version,
-        "one_sided": compared.one_sided,
-        "cases": [
-            asdict(pair) | {"low": pair.low, "high": pair.high} for pair in compared.pairs[start : start + limit]
-        ],
-        "left_out": max(len(compared.pairs) - start - limit, 0),
-    }
+    compared = compare(results, base, head, query.quantity, findings.thresholds, query.suite, query.l2, known)
+    start = query.cursor or 0
+    return schema.Comparison(
+        base=_of(schema.Side, base),
+        head=_of(schema.Side, head),
+        geomean=math.exp(compared.geomean),
+        verdicts={str(verdict): count for verdict, count in compared.counts.items()},
+        other_version=compared.other_version,
+        one_sided=compared.one_sided,
+        cases=[_of(schema.Case, pair) for pair in compared.pairs[start : start + query.limit]],
+        left_out=max(len(compared.pairs) - start - query.limit, 0),
+    )
 
 
 def alerts(service: AlertService | None) -> Part:
-    """Return alerts, newest first; ``?state=new&state=muted&machine=…&family=…&owner=…&search=…`` filters them."""
-    states = frozenset(cast("State", state) for state in request.args.getlist("state")) or None
-    named = (request.args.get(name, "") for name in ("family", "machine", "owner", "search"))
-    asked, cursor = limit_and_cursor(USUAL_ALERTS)
+    """Return alerts, newest first."""
+    query = query_of(schema.AlertsQuery)
     # Version 1 of the API takes larger limits. Who asks for more follows the link to the next alerts.
-    limit = min(asked, MOST_ALERTS)
+    limit = min(query.limit, schema.MOST_ALERTS)
     if service is None:
         return Part([])
-    tracked_alerts = service.alerts.part(Choice(states, *named), limit + 1, cursor)
+    states = frozenset(cast("State", state) for state in query.state) or None
+    choice = Choice(states, query.family, query.machine, query.owner, query.search)
+    tracked_alerts = service.alerts.part(choice, limit + 1, query.cursor)
     cursor_after = str(tracked_alerts[limit - 1].id) if len(tracked_alerts) > limit else ""
-    return Part(alerts_json(tracked_alerts[:limit], service.site), cursor_after)
+    found = alerts_json(tracked_alerts[:limit], service.site)
+    return Part([schema.Alert(**alert) for alert in found], cursor_after)
 
 
-def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
+def one_alert(service: AlertService | None, number: int) -> schema.LoggedAlert:
     """Return one alert, and the log of the events that changed its state."""
     try:
         if service is None or number >= 1 << 31:
@@ -169,7 +156,13 @@ def one_alert(service: AlertService | None, number: int) -> dict[str, Any]:
         [content] = alerts_json([service.alerts.alert(number)], service.site)
     except NoSuchAlert as error:
         raise NotFound(f"unknown alert {number}: /api/v1/alerts lists the alerts") from error
-    return content | {"log": [asdict(event) for event in service.alerts.log(number)]}
+    return schema.LoggedAlert(**content, log=[_of(schema.Event, event) for event in service.alerts.log(number)])
+
+
+def _of(model: type[M], source: object, **more: object) -> M:
+    """Return a model whose fields are attributes of ``source``, except for those given."""
+    fields = {name: getattr(source, name) for name in model.model_fields if name not in more}
+    return model.model_validate(fields | more)
 
 
 def _known(results: Results, machine: str) -> None:
@@ -194,12 +187,6 @@ def _named(results: Results, series: Series) -> dict[str, Any]:
     benchmark = results.benchmarks[series.benchmark]
     named = {"machine": series.machine, "benchmark": series.benchmark, "unit": benchmark.unit, "suite": benchmark.suite}
     return named | {"quantity": benchmark.quantity, "parameters": dict(series.axes)}
-
-
-def _point(results: Results, point: Point) -> dict[str, Any]:
-    names = [name for name in Point.__slots__ if name not in ("series", "run", "commit")]
-    fields = {name: getattr(point, name) for name in names}
-    return {**_named(results, point.series), "commit": point.run.commit, **fields}
 
 
 def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:

@@ -1,22 +1,23 @@
-"""Split long lists into pages: ``limit`` items from ``cursor`` on, and a link to the next items."""
+"""Read the query of a request, and split long lists into pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from flask import request
+from pydantic import BaseModel, ValidationError
+
+from dashboard.api.schema import Query
 
 T = TypeVar("T")
-
-#: Maximum number of items of one answer.
-MOST_ITEMS = 10_000
+Q = TypeVar("Q", bound=BaseModel)
 
 
 class WrongQuery(ValueError):
-    """A value of the query is wrong. The message names the key and a valid value."""
+    """A value of the query is wrong. The message names the key and what it may be."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class Part:
     """A page of a list.
 
     Attributes:
-        items: the items of this page, as JSON objects.
+        items: the items of this page.
         next: the cursor of the next page; "" on the last page.
     """
 
-    items: list[dict[str, Any]]
+    items: Iterable[BaseModel]
     next: str = ""
 
     @property
@@ -38,23 +39,29 @@ class Part:
         return f"{request.script_root}{request.path}?{urlencode([*parameters, ('cursor', self.next)])}"
 
 
-def part_of(items: Sequence[T], as_json: Callable[[T], dict[str, Any]]) -> Part:
+def part_of(items: Sequence[T], as_model: Callable[[T], BaseModel]) -> Part:
     """Return the page of ``items`` that the query requests. The cursor is the index of the page's first item."""
-    limit, cursor = limit_and_cursor(MOST_ITEMS)
-    start = cursor or 0
-    following = str(start + limit) if start + limit < len(items) else ""
-    return Part([as_json(item) for item in items[start : start + limit]], following)
+    query = query_of(Query)
+    start = query.cursor or 0
+    following = str(start + query.limit) if start + query.limit < len(items) else ""
+    return Part(map(as_model, items[start : start + query.limit]), following)
 
 
-def limit_and_cursor(usual: int) -> tuple[int, int | None]:
-    """Return the query's limit, by default ``usual``, and its cursor, ``None`` for the first page.
+def query_of(model: type[Q]) -> Q:
+    """Return the query of the current request. Empty values are left out.
 
     Raises:
-        WrongQuery: limit or cursor is not a number, or the limit is out of its range.
+        WrongQuery: a value is not what the model allows.
     """
-    limit, cursor = request.args.get("limit", str(usual)), request.args.get("cursor", "")
-    if not (limit.isdecimal() and len(limit) < 9 and 1 <= int(limit) <= MOST_ITEMS):
-        raise WrongQuery(f"limit is {limit[:20]!r}: write a number from 1 to {MOST_ITEMS}")
-    if cursor and not (cursor.isdecimal() and len(cursor) < 10):
-        raise WrongQuery(f"cursor is {cursor[:20]!r}: take the cursor from the Link header of the previous answer")
-    return int(limit), int(cursor) if cursor else None
+    values = {
+        key: given if key in model.model_fields and model.model_fields[key].annotation == list[str] else given[0]
+        for key, given in request.args.lists()
+        if given[0]
+    }
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise WrongQuery(f"{key} is {str(first['input'])[:20]!r}: {reason}") from error

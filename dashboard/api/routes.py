@@ -1,22 +1,24 @@
 """Routes for programs: JSON under ``/api/v1/``, the alerts' feed, badges, health and metrics. All routes only read.
 
-``docs/api.md`` describes the routes. Version 1 remains compatible.
+``/api/v1/`` describes the routes, and ``docs/api.md`` how to use them. Version 1 remains compatible.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, request
 from flask_limiter import Limiter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel
 
 from dashboard.address import query_values
-from dashboard.api import answers
+from dashboard.api import answers, schema
 from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
+from dashboard.api.openapi import Operation, document
 from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.security import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -25,7 +27,6 @@ from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.part_checks import DamagedPart
-from lockstep.history.problem_tally import tally
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
@@ -45,30 +46,67 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     health = CollectorRegistry()
     health.register(Health(store, service))
 
-    def answer(path: str, content_of: Callable[..., Any]) -> None:
-        def view(**names: Any) -> Response:
-            content = content_of(**names)
-            if not isinstance(content, Part):
-                return _json(content)
-            response = _json(content.items)
-            if content.next:
-                response.headers["Link"] = f'<{content.address}>; rel="next"'
-            return response
+    operations: list[Operation] = []
 
-        api.add_url_rule(f"/api/v1{path}", endpoint=path.replace("/", " "), view_func=view)
+    def answer(operation: Operation, content_of: Callable[..., BaseModel | Part]) -> None:
+        operations.append(operation)
+        endpoint = operation.path.replace("/", " ")
+        api.add_url_rule(f"/api/v1{operation.path}", endpoint, lambda **names: _json(content_of(**names)))
 
     results = store.current
-    answer("/machines", lambda: answers.machines(results()))
-    answer("/commits/<machine>", lambda machine: answers.commits(results(), machine))
-    answer("/series/<machine>", lambda machine: answers.series(results(), machine))
-    answer("/trends/<machine>/<benchmark>", lambda machine, benchmark: answers.trends(results(), machine, benchmark))
-    answer("/points/<machine>/<commit>", lambda machine, commit: answers.points(results(), machine, commit))
-    answer("/compare", lambda: answers.comparison(results(), findings))
-    answer("/problems", lambda: answers.problems(results()))
-    answer("/problems/counts", lambda: tally(results()).as_json())
-    answer("/notes", lambda: answers.notes(results()))
-    answer("/alerts", lambda: answers.alerts(service))
-    answer("/alerts/<int:number>", lambda number: answers.one_alert(service, number))
+    answer(Operation("/machines", "Every machine", schema.Machine, True), lambda: answers.machines(results()))
+    answer(
+        Operation("/commits/<machine>", "The commits of a machine, oldest first", schema.Commit, True, schema.Query),
+        lambda machine: answers.commits(results(), machine),
+    )
+    answer(
+        Operation("/series/<machine>", "The series of a machine", schema.Series, True, schema.Query),
+        lambda machine: answers.series(results(), machine),
+    )
+    answer(
+        Operation(
+            "/trends/<machine>/<benchmark>",
+            "A benchmark's series over the commits; the query selects series by their parameters: variant=triton",
+            schema.Trends,
+        ),
+        lambda machine, benchmark: answers.trends(results(), machine, benchmark),
+    )
+    answer(
+        Operation(
+            "/points/<machine>/<commit>",
+            "Every point at a commit: a full or shortened hash, or latest",
+            schema.Point,
+            True,
+            schema.Query,
+        ),
+        lambda machine, commit: answers.points(results(), machine, commit),
+    )
+    answer(
+        Operation("/compare", "Two measurements compared", schema.Comparison, query=schema.CompareQuery),
+        lambda: answers.comparison(results(), findings),
+    )
+    answer(
+        Operation("/problems", "What could not be read", schema.Problem, True, schema.Query),
+        lambda: answers.problems(results().problems),
+    )
+    answer(
+        Operation("/problems/counts", "Number of problems and notes of each kind", schema.ProblemCounts),
+        lambda: answers.problem_counts(results()),
+    )
+    answer(
+        Operation("/notes", "What was read but differs from what asv writes", schema.Problem, True, schema.Query),
+        lambda: answers.problems(results().notes),
+    )
+    answer(
+        Operation("/alerts", "Alerts, newest first", schema.Alert, True, schema.AlertsQuery),
+        lambda: answers.alerts(service),
+    )
+    answer(
+        Operation("/alerts/<int:number>", "One alert with its log", schema.LoggedAlert),
+        lambda number: answers.one_alert(service, number),
+    )
+    described = cache(lambda root: document(operations, root))
+    api.add_url_rule("/api/v1/", "openapi", lambda: jsonify(described(request.script_root)))
     runner = service.runner if service else None
 
     @api.after_request
@@ -150,37 +188,18 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     return api
 
 
-def _json(content: dict[str, Any] | list[Any]) -> Response:
-    """Return the answer with ``content`` as JSON. An iterator in it is written as a list.
+def _json(content: BaseModel | Part) -> Response:
+    """Return the answer with ``content`` as JSON, and the address of the next page of a list.
 
     Each item of a list is written by a call of its own: while one call writes JSON, no other thread answers a request.
     """
-    if isinstance(content, dict):
-        text = ",".join(f"{_text(key)}:{_listed(value)}" for key, value in sorted(content.items()))
-        return Response(f"{{{text}}}\n", mimetype="application/json")
-    return Response(f"{_listed(content)}\n", mimetype="application/json")
-
-
-def _listed(value: Any) -> str:
-    return f"[{','.join(map(_text, value))}]" if isinstance(value, list | Iterator) else _text(value)
-
-
-def _text(value: Any) -> str:
-    try:
-        return current_app.json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError):
-        return current_app.json.dumps(_plain(value), separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """Replace NaN and infinities, which strict JSON readers refuse, by ``None``."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
+    if isinstance(content, BaseModel):
+        return Response(f"{content.model_dump_json()}\n", mimetype="application/json")
+    items = ",".join(item.model_dump_json() for item in content.items)
+    response = Response(f"[{items}]\n", mimetype="application/json")
+    if content.next:
+        response.headers["Link"] = f'<{content.address}>; rel="next"'
+    return response
 
 
 def _svg(text: str) -> Response:

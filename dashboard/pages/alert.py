@@ -12,7 +12,6 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
 from dashboard.address import CommitAddress, SeriesAddress, link
-from dashboard.auth.callback_bodies import fits
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
@@ -102,7 +101,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
     )
     def act(*arguments: Any) -> Any:
         because, until, number = arguments[-3:]
-        if not (fits(because, str | None) and fits(until, str | None) and fits(number, int)):
+        if not (isinstance(because, str | None) and isinstance(until, str | None) and type(number) is int):
             raise BadRequest("A reason and a date are texts, and the number of an alert is a whole number.")
         action = str(ctx.triggered_id).removeprefix("alert-")
         try:

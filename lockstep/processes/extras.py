@@ -9,7 +9,7 @@ EXTRAS = {
     "history": {"apprise", "duckdb", "sqlalchemy"},
     "dashboard": {
         *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter", "flask_wtf", "gunicorn"),
-        *("plotly", "prometheus_client"),
+        *("plotly", "prometheus_client", "pydantic"),
     },
     "postgresql": {"psycopg"},
 }

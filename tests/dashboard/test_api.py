@@ -5,6 +5,7 @@ import math
 import re
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served import call, place
@@ -186,3 +187,36 @@ def test_prometheus_reads_the_metrics(here, get):
     assert told["slower"] == 2
     last = families["lockstep_machine_last_report_timestamp_seconds"].samples[0].value
     assert math.isclose(last, max(run.measured_at for run in here.store.current().runs_of("b200")) / 1000)
+
+
+def test_every_answer_keeps_the_contract_that_the_openapi_document_states(here, get):
+    document = get("/api/v1/").json
+    [alert, *_] = get("/api/v1/alerts").json
+    names = {"machine": "h200", "benchmark": "linear.latency", "commit": "latest", "number": alert["id"]}
+    sides = f"base_machine=h200&base_commit={here.commits[11]}&head_machine=h200&head_commit=latest"
+    for path, operation in document["paths"].items():
+        content = operation["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        answer = get(f"/api/v1{path.format_map(names)}?{sides if path == '/compare' else ''}").json
+        assert answer or path in ("/problems", "/notes")
+        schema = {**content, "components": document["components"]}
+        jsonschema.Draft202012Validator(schema).validate(answer)
+        parts = answer if isinstance(answer, list) else [answer]
+        name = (content.get("items") or content)["$ref"].rpartition("/")[2]
+        assert {key for part in parts for key in part} <= document["components"]["schemas"][name]["properties"].keys()
+
+
+def test_old_names_of_fields_and_queries_are_read(here, get):
+    old = get(f"/api/v1/compare?bm=h200&bc={here.commits[11]}&bv=triton&hm=h200&hc=latest&hv=triton").json
+    new = f"base_machine=h200&base_commit={here.commits[11]}&base_variant=triton"
+    assert get(f"/api/v1/compare?{new}&head_machine=h200&head_commit=latest&head_variant=triton").json == old
+    assert old["other_ruler"] == old["other_version"]
+    for alert in get("/api/v1/alerts").json:
+        assert alert["excuse"] == alert["waiver"]
+
+
+@pytest.mark.parametrize(
+    "query", ["alerts?limit=0", "alerts?limit=x", "notes?cursor=-1", "compare?quantity=size", f"notes?cursor={2**40}"]
+)
+def test_a_wrong_value_of_a_query_is_named(get, query):
+    key, _, value = query.partition("?")[2].partition("=")
+    assert get(f"/api/v1/{query}", 400).json["error"].startswith(f"{key} is '{value[:20]}': ")
