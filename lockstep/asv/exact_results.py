@@ -8,12 +8,13 @@ its own, ``sm_90-compiled@triton-3.6.0``, so that two toolchains compare as two 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asv.machine import Machine
 from asv.results import Results, get_filename
@@ -23,9 +24,9 @@ from asv.util import write_json
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.exact_quantities import exact_quantities
+from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown
 from lockstep.processes.toolchain import INSTALLED, Toolchain
-from lockstep.record.file import SUFFIX, write_records
+from lockstep.record.file import SUFFIX, RecordError, read_records, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
 from lockstep.suite.definition import PROTOCOL_VERSION, Suite
@@ -33,6 +34,14 @@ from lockstep.suite.evaluate import in_history
 
 #: asv's name of the environment, the same as for ``lockstep run``.
 ENVIRONMENT = "lockstep"
+
+
+class Written(NamedTuple):
+    """What was written for a commit: how many numbers, how many of them ranges, and why cases have none."""
+
+    numbers: int
+    ranges: int
+    reasons: Mapping[str, Sequence[CaseKey]]
 
 
 def machine_name(target: Target, toolchain: Toolchain) -> str:
@@ -63,7 +72,8 @@ def write_exact(
     codes: Mapping[CaseKey, CaseCode],
     toolchain: Toolchain,
     compiler: CompilerFacts,
-) -> int:
+    chosen: Mapping[CaseKey, Mapping[str, str]] | None = None,
+) -> Written:
     """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
 
     Args:
@@ -74,26 +84,39 @@ def write_exact(
         codes: the compiled code of the cases at that commit.
         toolchain: the packages that compiled the code.
         compiler: facts about the compiler, for the provenance.
+        chosen: the configurations of tuned kernels that records of this commit name, by case. A case without them has
+            the highest value of all configurations, with the range as asv's interval.
 
     Returns:
-        The number of written numbers; if it is 0, no file is written.
+        What is written; without numbers, no file is.
     """
     machine, python = machine_name(target, toolchain), f"{sys.version_info[0]}.{sys.version_info[1]}"
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}
     now = datetime.now(UTC)
     results = Results({**strings, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
     entries: dict[str, Any] = {}
-    count = 0
+    count = ranges = 0
+    reasons: dict[str, list[CaseKey]] = {}
     for suite in suites:
-        entry, numbers = _benchmarks(suite), _numbers(suite, codes)
+        entry, keys = _benchmarks(suite), _keys(suite)
+        known = [quantity_ranges(codes[key], (chosen or {}).get(key)) if key in codes else {} for key in keys]
+        for key in keys:
+            if key in codes and (reason := why_unknown(codes[key])):
+                reasons.setdefault(reason, []).append(key)
         entries |= {each["name"]: each for each in entry.values()}
-        for quantity, values in numbers.items():
-            blank = [None] * len(values)
-            result = BenchmarkResult(values, blank, blank, 0, "", None)
+        for quantity in (name for name in EXACT if any(name in each for each in known)):
+            found = [each.get(quantity) for each in known]
+            blank = [None] * len(found)
+            result = BenchmarkResult([each[1] if each else math.nan for each in found], blank, blank, 0, "", None)
             results.add_result(entry[quantity], result, started_at=now)
-            count += sum(not math.isnan(value) for value in values)
+            spread = [
+                {"ci_99_a": each[0], "ci_99_b": each[1]} if each and each[0] < each[1] else None for each in found
+            ]
+            if any(spread):
+                results._stats[entry[quantity]["name"]] = spread
+            count, ranges = count + sum(map(bool, found)), ranges + sum(map(bool, spread))
     if not count:
-        return 0
+        return Written(0, 0, reasons)
     host = {**compiler.versions, "device": "none"}
     provenance = Provenance(
         commit, ENVIRONMENT, machine, now.isoformat(), harness, "compiled", host, {}, PROTOCOL_VERSION
@@ -102,7 +125,7 @@ def write_exact(
     results.save(str(folder))
     write_json(str(folder / machine / "machine.json"), strings, Machine.api_version)
     add_entries(folder, entries)
-    return count
+    return Written(count, ranges, reasons)
 
 
 def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
@@ -126,6 +149,19 @@ def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:
     }
 
 
+def chosen_configurations(folder: Path, commit: str, target: Target) -> dict[CaseKey, dict[str, str]]:
+    """Return the configurations that tuners chose at a commit on a GPU of this architecture, as records name them."""
+    chosen: dict[CaseKey, dict[str, str]] = {}
+    for path in folder.glob(f"*/{commit[:8]}*{SUFFIX}"):
+        with contextlib.suppress(RecordError):
+            provenance, records = read_records(path)
+            if provenance.host.get("capability", "").replace(".", "") == str(target.arch):
+                for record in records:
+                    if record.chosen:
+                        chosen[CaseKey(record.suite, record.variant, record.case)] = dict(record.chosen)
+    return chosen
+
+
 def followed_cases(suite: Suite) -> list[str]:
     """Return the cases at which a history measures every variant. All cases would be several times as many."""
     return [
@@ -133,8 +169,6 @@ def followed_cases(suite: Suite) -> list[str]:
     ]
 
 
-def _numbers(suite: Suite, codes: Mapping[CaseKey, CaseCode]) -> dict[str, Sequence[float]]:
-    """Return the numbers of each quantity that some case has, in the order of asv's parameters; NaN if unknown."""
-    keys = [CaseKey(suite.name, variant, case) for variant in suite.variants() for case in followed_cases(suite)]
-    known = [exact_quantities(codes[key]) if key in codes else {} for key in keys]
-    return {name: [each.get(name, math.nan) for each in known] for name in EXACT if any(name in each for each in known)}
+def _keys(suite: Suite) -> list[CaseKey]:
+    """Return the cases of a history, in the order of asv's parameters."""
+    return [CaseKey(suite.name, variant, case) for variant in suite.variants() for case in followed_cases(suite)]

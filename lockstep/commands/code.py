@@ -1,9 +1,9 @@
-"""``lockstep code show``, ``diff BASE HEAD`` and ``history RANGE``: code of the kernels, compiled without a GPU.
+"""``lockstep code show``, ``diff BASE HEAD``, ``history RANGE`` and ``doctor``: code of the kernels, without a GPU.
 
-Exit codes: 0 done, 1 something differs (``--exit-code``) or a quantity is worse (``--worse``), 3 no verdict, 4 wrong
-usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no code to show, or
-no case is traced. With ``--exit-code`` there is also no verdict if some case is not traced and no difference is found;
-with ``--worse``, if quantities known in base are unknown in head.
+Exit codes: 0 done, 1 something differs (``--exit-code``), is worse (``--worse``) or stops a trace (``doctor``), 3 no
+verdict, 4 wrong usage. There is no verdict if neither tree has a family, a tree's process does not start, there is no
+code to show, or no case is traced. With ``--exit-code`` there is also no verdict if some case is not traced and no
+difference is found; with ``--worse``, if quantities known in base are unknown in head.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asv.commands import Command, common_args
 from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
-from lockstep.processes.exit_status import BROKEN, OK, USAGE
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
@@ -56,11 +56,14 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         )
 
         add_toolchain(show)
+        doctor = actions.add_parser("doctor", help="List what stops the traces: question, line, cases, what to do")
+        doctor.add_argument("ref", nargs="?", default=".", help="a commit, or . for the working tree (default)")
+        add_toolchain(doctor)
         diff = add_diff(actions)
         for action in (show, diff):
             action.add_argument("--json", action="store_true", help="print JSON")
 
-        for action in (show, diff, add_history(actions)):
+        for action in (show, doctor, diff, add_history(actions)):
             action.add_argument(
                 "--family", action="append", default=[], metavar="NAME", help="only this family; may repeat"
             )
@@ -79,7 +82,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
-        """Run the action ``show``, ``diff`` or ``history``, and return its exit status."""
+        """Run the action, and return its exit status."""
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError
@@ -97,7 +100,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         try:
             if args.action == "history":
                 return run_history(conf, args, packages, suites, targets)
-            run_action = _show if args.action == "show" else run_diff
+            run_action = {"show": _show, "doctor": _doctor, "diff": run_diff}[args.action]
             return run_action(args, packages, suites, targets)
         except (RefError, UnknownToolchain) as error:
             return fail(USAGE, str(error))
@@ -140,12 +143,31 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     return OK
 
 
+def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
+    # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.machine_code.commit_sources import sources
+    from lockstep.machine_code.compiled_tree import Reader
+    from lockstep.machine_code.differences.report import obstacle_lines
+
+    stopped = False
+    with sources(args.ref, *packages) as at_ref:
+        tree = replace(at_ref, toolchain=chosen_toolchain(args.toolchain, args))
+        if absent := absent_families(suites, tree.root):
+            return fail(BROKEN, f"{args.ref} has no family {absent}")
+        for target in targets:
+            with Reader(tree, suites, target, say=say) as reader:
+                codes = reader.traced()
+            print("\n".join(obstacle_lines(codes, f"{tree.label} for {target.name}")), flush=True)
+            stopped |= any(code.unknown for code in codes.values())
+    return BAD_NEWS if stopped else OK
+
+
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.machine_code.exact_quantities import exact_quantities
+    from lockstep.machine_code.exact_quantities import exact_quantities, quantity_ranges
 
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
-    known = {**fingerprints, "quantities": exact_quantities(code)}
+    known = {**fingerprints, "quantities": exact_quantities(code), "ranges": quantity_ranges(code)}
     return {"target": target.name, **key._asdict(), **known, **asdict(code)}
 
 

@@ -81,7 +81,8 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
     if kinds and not known:
-        return fail(BROKEN, "nothing was compared: no case was traced, for the reasons above")
+        whole = "nothing was compared: no case was" if kinds == {"unknown"} else "no verdict: no case was wholly"
+        return fail(BROKEN, f"{whole} traced, for the reasons above; `lockstep code doctor` lists all")
     if args.worse and any(change.worse for comparison in comparisons for change in comparison.quantities):
         return BAD_NEWS
     if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):

@@ -47,11 +47,19 @@ def run_history(
         UnknownToolchain, ToolchainError: the toolchain cannot be used.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.asv.exact_results import followed_cases, machine_name, result_file, write_exact
+    from lockstep.asv.exact_results import (
+        Written,
+        chosen_configurations,
+        followed_cases,
+        machine_name,
+        result_file,
+        write_exact,
+    )
     from lockstep.asv.recorded_versions import refuse_split
     from lockstep.machine_code import TracingFailed
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import Reader
+    from lockstep.machine_code.differences.report import used_by
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
@@ -74,14 +82,20 @@ def run_history(
                 try:
                     with Reader(tree, suites, target, cases=cases) as reader:
                         codes, compiler = reader.compiled(), reader.described()
-                    count = write_exact(folder, target, commit, date, harness, suites, codes, chosen, compiler)
-                    result = f"{count} numbers" if count else "has none of the families"
+                    held = chosen_configurations(folder, commit, target)
+                    done = write_exact(folder, target, commit, date, harness, suites, codes, chosen, compiler, held)
+                    result = f"{done.numbers} numbers" if done.numbers else "has none of the families"
+                    result += f", {done.ranges} of them ranges over the configurations of tuned kernels" * bool(
+                        done.ranges
+                    )
                 except TracingFailed as error:
-                    failed, result, count = failed + 1, f"cannot be traced: {error}", 0
-                written += bool(count)
+                    failed, result, done = failed + 1, f"cannot be traced: {error}", Written(0, 0, {})
+                written += bool(done.numbers)
                 spent = time.monotonic() - started
                 place = f"{number} of {len(commits)}"
                 say(f"{machine_name(target, chosen)} {commit[:8]} ({place}): {result}, {spent:.1f} s")
+                for reason, keys in done.reasons.items():
+                    say(f"  no number: {reason} ({used_by(keys)})")
     print(f"{len(commits)} commits touch {', '.join(packages[1])}; {written} files written to {folder}")
     return BROKEN if failed else OK
 

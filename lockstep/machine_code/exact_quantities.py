@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
 from lockstep.record.quantity import EXACT, QUANTITIES
 
 
 def exact_quantities(code: CaseCode) -> dict[str, int]:
     """Return the exact quantities of a call (``lockstep.record.quantity.EXACT``) by name, such as launches, registers.
 
-    There are none if the trace may lack steps, if the variant refuses the case, and for an autotuned call, because only
-    a GPU shows which configuration runs. Quantities of machine code require that all kernels of the call are compiled.
+    There are none if the trace may lack steps, or if the variant refuses the case. Quantities of machine code require
+    that all kernels of the call are compiled, and that all configurations of a tuned kernel have the same.
+    """
+    return {name: low for name, (low, high) in quantity_ranges(code).items() if low == high}
+
+
+def quantity_ranges(code: CaseCode, chosen: Mapping[str, str] | None = None) -> dict[str, tuple[int, int]]:
+    """Return the lowest and highest value of each exact quantity over the configurations of tuned kernels.
+
+    Configurations that do not compile, or of which no block fits on a multiprocessor, cannot be chosen.
+
+    Args:
+        chosen: the configuration that a tuner chose on a GPU by kernel, as records name it (``Record.chosen``).
     """
     call = code.call
-    if call is None or any(step.startswith("tunes ") for step in code.host):
+    if call is None:
         return {}
-    kernels = code.kernels[call.first : call.last]
-    quantities = {
-        "launches": len(kernels) + call.operators,
+    groups: list[list[KernelCode]] = []
+    for kernel in code.kernels[call.first : call.last]:
+        group = groups[-1] if groups else []
+        same = group and kernel.configuration and kernel.name == group[0].name
+        if same and kernel.configuration not in {each.configuration for each in group}:
+            group.append(kernel)
+        else:
+            groups.append([kernel])
+    counts = {
+        "launches": len(groups) + call.operators,
         "allocations": call.allocations,
         "memory": call.peak,
         "kept": call.kept,
     }
-    machines = [kernel.machine for kernel in dict.fromkeys(kernels) if kernel.machine is not None]
-    if not kernels or len(machines) < len(set(kernels)):
+    quantities = {name: (count, count) for name, count in counts.items()}
+    machines = [_possible(group, chosen or {}) for group in dict.fromkeys(map(tuple, groups))]
+    if not machines or not all(machines):
         return quantities
-    figures = {name: [machine.figures[name] for machine in machines] for name in machines[0].figures}
-    return quantities | {name: sum(each) if name == "instructions" else max(each) for name, each in figures.items()}
+    for name in machines[0][0].figures:
+        total = sum if name == "instructions" else max
+        lowest, highest = (
+            total(bound(each.figures[name] for each in group) for group in machines) for bound in (min, max)
+        )
+        quantities[name] = lowest, highest
+    return quantities
+
+
+def _possible(group: Sequence[KernelCode], chosen: Mapping[str, str]) -> list[MachineCode]:
+    """Return the machine code of the configurations of a kernel that a tuner can choose; [] if it is not known."""
+    picked = [set(one.split(", ")) for one in chosen.get(group[0].name, "").split(" and ")] if len(group) > 1 else []
+    kernels = [one for one in group if any(each <= set(one.configuration.split(", ")) for each in picked)] or group
+    if len(group) > 1:
+        kernels = [one for one in kernels if not one.failure and (one.machine is None or one.machine.blocks)]
+    machines = [one.machine for one in kernels if one.machine is not None]
+    return machines if len(machines) == len(kernels) else []
+
+
+def why_unknown(code: CaseCode) -> str:
+    """Return why quantities of a case are not known; "" if all of them are."""
+    if code.call is None:
+        refused = code.host[-1] if code.host and code.host[-1].startswith("refuses: ") else ""
+        return f"not traced: {code.unknown}" if code.unknown else refused or "the trace may lack steps"
+    broken = [f"{kernel.name} does not compile: {kernel.failure}" for kernel in code.kernels if kernel.failure]
+    return broken[0] if broken and "registers" not in quantity_ranges(code) else ""
 
 
 @dataclass(frozen=True)

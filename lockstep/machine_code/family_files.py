@@ -69,6 +69,23 @@ def family_files(root: Path, packages: Sequence[str], suite: Suite) -> SourceFil
     return found
 
 
+def named_files(root: Path, files: Iterable[str]) -> set[str]:
+    """Return these files of a tree and the files that they import by name, without the packages on the way."""
+    found: set[str] = set()
+    pending = [*files]
+    while pending:
+        file = pending.pop()
+        if file in found or not (root / file).is_file():
+            continue
+        found.add(file)
+        for name in _facts(file, (root / file).read_bytes()).names:
+            stem = name.removesuffix(".*").replace(".", "/")
+            above = stem.rpartition("/")[0]  # the last part may be a name in a module
+            pending += [f"{stem}.py", f"{stem}/__init__.py"]
+            pending += [f"{above}.py", f"{above}/__init__.py"] if not (root / stem).is_dir() else []
+    return found
+
+
 def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) -> bool:
     """Return whether the variants of a suite depend on the same files in two trees, whose folders are given.
 

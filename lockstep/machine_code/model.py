@@ -51,6 +51,13 @@ class MachineCode:
         return named | {"instructions": self.mix.get("all", 0)}
 
 
+class Obstacle(NamedTuple):
+    """Why a case cannot be traced: the question that has no answer without a GPU, and the file and line that ask it."""
+
+    question: str
+    line: str
+
+
 @dataclass(frozen=True)
 class KernelCode:
     """One kernel, specialised and compiled for one target.
@@ -63,6 +70,7 @@ class KernelCode:
         machine: machine code of the kernel; None until it is compiled.
         failure: why the kernel does not compile, or "".
         uninterpreted: why Triton's interpreter, and so a machine without a GPU, cannot run the kernel; "" if it can.
+        configuration: what the configuration of a tuned kernel sets, "BLOCK 64, num_warps 8"; "" for other kernels.
     """
 
     name: str
@@ -72,6 +80,7 @@ class KernelCode:
     machine: MachineCode | None = None
     failure: str = ""
     uninterpreted: str = ""
+    configuration: str = ""
 
     def same_as(self, other: KernelCode) -> bool:
         """Return whether both kernels have the same machine code."""
@@ -111,11 +120,13 @@ class CaseCode:
     """The code that a variant runs at a shape, traced without a GPU.
 
     Attributes:
-        kernels: the Triton and Gluon kernels, one entry for each launch, in order.
+        kernels: the Triton and Gluon kernels, one entry for each launch, in order; of a tuned kernel one entry for each
+            configuration, because only a GPU shows which of them is fastest.
         host: steps of the host side, one line each: launches with grid and arguments (scalars, and tensors as
             ``t0 bf16[8,4096]``, numbered by storage), and calls of torch. Offline preparation comes first. A launch is
             written without its kernel's name, which is in ``kernels``.
         unknown: the question because of which the case is not traced; "" if it is. Such a case equals no other.
+        obstacles: all questions because of which the case is not traced; ``unknown`` is the first of them.
         absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
         call: what a call does; ``None`` if the trace ended before the call did, or may lack steps.
     """
@@ -125,6 +136,7 @@ class CaseCode:
     unknown: str = ""
     absent: bool = False
     call: Call | None = None
+    obstacles: tuple[Obstacle, ...] = ()
 
     @property
     def host_fingerprint(self) -> str:
@@ -155,7 +167,8 @@ def case_code_from(row: Mapping[str, Any]) -> CaseCode:
     """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
     kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
     call = Call(*row["call"]) if row["call"] is not None else None
-    return CaseCode(**{**row, "kernels": kernels, "host": tuple(row["host"]), "call": call})
+    obstacles = tuple(Obstacle(*each) for each in row["obstacles"])
+    return CaseCode(**{**row, "kernels": kernels, "host": tuple(row["host"]), "call": call, "obstacles": obstacles})
 
 
 def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:

@@ -48,21 +48,25 @@ def main() -> int:
     tracer = Tracer(suites, options.tree, options.packages, options.target, process.stage)
     #: Requests to compile and kernels, by the identity of the kernel.
     traced: dict[str, tuple[Request, KernelCode]] = {}
+
+    def beat() -> None:
+        process.stage("compile")
+
     process.emit("ready")
     for request in process.requests():
         match request:
             case {"trace": wanted}:
                 rows = tracer.trace(**wanted)
-                launched = list(dict.fromkeys(launch for _, _, launches in rows for launch in launches))
-                kernels = dict(zip(launched, identify(launched, options.tree, options.processes), strict=True))
+                launched = list(dict.fromkeys(launch for _, _, launches in rows for launch, _ in launches))
+                kernels = dict(zip(launched, identify(launched, options.tree, options.processes, beat), strict=True))
                 traced |= {kernel.identity: (launch, kernel) for launch, kernel in kernels.items()}
                 cases = [
-                    (key, [kernels[launch].identity for launch in launches], asdict(code))
+                    (key, [(kernels[launch].identity, text) for launch, text in launches], asdict(code))
                     for key, code, launches in rows
                 ]
                 process.emit("traced", kernels=list(map(asdict, kernels.values())), cases=cases)
             case {"build": wanted}:
-                built = build([traced[identity] for identity in wanted], options.processes)
+                built = build([traced[identity] for identity in wanted], options.processes, beat)
                 process.emit("built", kernels=list(map(asdict, built)))
             case {"clock": {"identities": wanted, "repeats": repeats}}:
                 seconds = compile_seconds([traced[identity][0] for identity in wanted], repeats)

@@ -92,8 +92,11 @@ class Session:
         self._traced.update(names)
         kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
         return {
-            CaseKey(*key): replace(case_code_from(row), kernels=tuple(kernels[identity] for identity in identities))
-            for key, identities, row in event["cases"]
+            CaseKey(*key): replace(
+                case_code_from(row),
+                kernels=tuple(replace(kernels[identity], configuration=text) for identity, text in launches),
+            )
+            for key, launches, row in event["cases"]
         }
 
     def request(self, doing: str, answer: str, **request: Any) -> dict[str, Any]:

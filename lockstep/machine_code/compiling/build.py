@@ -7,7 +7,8 @@ own memory: 20 runs on the same PTX gave two register assignments, 13 times one 
 randomisation off, all 20 runs agree. The length of the source path still moves allocations. So kernels of these
 targets are assembled once more for their fingerprints, without lines and paths, and at fixed addresses.
 
-All functions take distinct requests for one target, and start at most the given number of processes.
+All functions take distinct requests for one target, and start at most the given number of processes. They call ``beat``
+after each task, to show that they go on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import math
 import re
 import resource
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +34,11 @@ from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
 from lockstep.processes.end_with_parent import pool
 
+#: Called after each task.
+Beat = Callable[[], None]
+
 #: Maximum number of kernels in one task.
-BATCH = 12
+BATCH = 4
 
 #: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -47,7 +52,7 @@ _LINES = re.compile(
 )
 
 
-def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[KernelCode]:
+def identify(requests: Sequence[Request], tree: Path, processes: int, beat: Beat) -> list[KernelCode]:
     """Return the requested kernels, not compiled, with a digest of the compiler's input or the reason for none.
 
     ``tree`` is the folder of the sources: ``KernelCode.source`` is relative to it.
@@ -57,7 +62,7 @@ def identify(requests: Sequence[Request], tree: Path, processes: int) -> list[Ke
         from triton.runtime.cache import triton_key
 
         triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
-    identities = _spread(_identity, requests, processes)
+    identities = _spread(_identity, requests, processes, beat)
     return [_kernel(request, identity, tree) for request, identity in zip(requests, identities, strict=True)]
 
 
@@ -69,10 +74,10 @@ def _kernel(request: Request, identity: tuple[str, str] | Exception, tree: Path)
     return KernelCode(name, identity[0], source, options, uninterpreted=identity[1])
 
 
-def build(identified: Sequence[tuple[Request, KernelCode]], processes: int) -> list[KernelCode]:
+def build(identified: Sequence[tuple[Request, KernelCode]], processes: int, beat: Beat) -> list[KernelCode]:
     """Return the kernels with their machine code, or with the reason why they do not compile."""
     requests = [request for request, _ in identified]
-    built = _spread(_machine_code, requests, processes)
+    built = _spread(_machine_code, requests, processes, beat)
     # All in one run: nvdisasm takes 0.35 s to start and almost no time for each kernel.
     cubins = [result[1] for result in built if not isinstance(result, Exception)]
     counts = iter(mixes(cubins, requests[0].target.arch) if cubins else [])
@@ -99,7 +104,7 @@ def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[floa
     the machine adds little to them. The kernels are compiled one after another in one process, and never taken from
     Triton's cache. Neither imports nor the start of the compiler are included.
     """
-    clocked = _spread(functools.partial(_clock, repeats), requests, 1, len(requests))
+    clocked = _spread(functools.partial(_clock, repeats), requests, 1, batch=len(requests))
     return [None if isinstance(seconds, Exception) else seconds for seconds in clocked]
 
 
@@ -218,7 +223,11 @@ _shared: Sequence[Request] = ()
 
 
 def _spread(
-    function: Callable[[Request], Any], requests: Sequence[Request], processes: int, batch: int = BATCH
+    function: Callable[[Request], Any],
+    requests: Sequence[Request],
+    processes: int,
+    beat: Beat = lambda: None,
+    batch: int = BATCH,
 ) -> list[Any]:
     """Return the result of ``function`` for each request, computed in batches in forked processes.
 
@@ -232,6 +241,8 @@ def _spread(
     spans = [(first, first + batch) for first in range(0, len(requests), batch)]
     with pool(max(1, min(processes, len(spans)))) as workers:
         tasks = [workers.submit(_task, function, *span) for span in spans]
+        for _ in as_completed(tasks):
+            beat()
         for (first, last), task in zip(spans, tasks, strict=True):
             try:
                 results += task.result()
@@ -240,7 +251,7 @@ def _spread(
                     results.append(RuntimeError("the process that compiled this kernel crashed"))
                 else:
                     # One request in each process: a crash then affects only its own kernel.
-                    results += [_spread(function, [request], 1)[0] for request in requests[first:last]]
+                    results += [_spread(function, [request], 1, beat)[0] for request in requests[first:last]]
                     _shared = requests
     return results
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+
+Pair = tuple[KernelCode | None, KernelCode | None]
 
 #: Headings of the kinds of change, in the order in which reports list them.
 KINDS = {
@@ -89,14 +91,19 @@ def differences(
 def differing(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[set[str], set[str]]:
     """Return identities of the kernels of base and of head that must be compiled.
 
-    These are all kernels of each case in which a kernel has another identity, because quantities of a call need all.
+    These are all kernels of each case in which a kernel has another identity, because quantities of a call need all;
+    but of a tuned kernel only the configurations in which it has another identity.
     """
     found: tuple[set[str], set[str]] = (set(), set())
     for key in base.keys() & head.keys():
         sides = base[key].kernels, head[key].kernels
-        if [kernel.identity for kernel in sides[0]] != [kernel.identity for kernel in sides[1]]:
-            for identities, kernels in zip(found, sides, strict=True):
-                identities.update(kernel.identity for kernel in kernels)
+        if [kernel.identity for kernel in sides[0]] == [kernel.identity for kernel in sides[1]]:
+            continue
+        for pair in matched(*sides):
+            same = None in pair or len({kernel.identity for kernel in pair if kernel}) == 1
+            for identities, kernel in zip(found, pair, strict=True):
+                if kernel and not (same and kernel.configuration):
+                    identities.add(kernel.identity)
     return found
 
 
@@ -113,28 +120,63 @@ def _of_case(base: CaseCode | None, head: CaseCode | None) -> Iterator[CodeChang
         yield CodeChange("", "unknown", base.unknown if equal else "; ".join(sides))
         if not base.kernels or not head.kernels:
             return  # the trace may have ended early, so a missing kernel may still be launched
-    for before, after in matched(base.kernels, head.kernels):
+    pairs = list(matched(base.kernels, head.kernels))
+    yield from _of_configurations(pairs)
+    for before, after in pairs:
         if before is None or after is None:
             (present,) = (kernel for kernel in (before, after) if kernel)
+            if present.configuration:
+                continue
             sentence = "launched no more" if after is None else "launched now"
         elif before.same_as(after):
             continue
         else:
             sentence, present = kernel_sentence(before, after), after
         yield CodeChange(present.name, "kernel", sentence, present.source, before=before, after=after)
-    if base.host != head.host and not base.unknown and not head.unknown:
-        yield CodeChange("", "host", _host_sentence(base, head))
+    # What only one side launches because it has another configuration is told as that configuration.
+    lone = {(kernel.name, kernel.configuration) for pair in pairs if None in pair for kernel in pair if kernel}
+    hosts = [_steps(side, {launched for launched in lone if launched[1]}) for side in (base, head)]
+    if [step for step, _ in hosts[0]] != [step for step, _ in hosts[1]] and not base.unknown and not head.unknown:
+        yield CodeChange("", "host", _host_sentence(*hosts))
 
 
-def matched(
-    base: Sequence[KernelCode], head: Sequence[KernelCode]
-) -> Iterator[tuple[KernelCode | None, KernelCode | None]]:
-    """Yield each pair of kernels of the same name, in launch order. None stands for a kernel that one tree lacks."""
-    pairs: dict[tuple[KernelCode | None, KernelCode | None], None] = {}
-    for name in dict.fromkeys(kernel.name for kernel in (*base, *head)):
-        base_kernels, head_kernels = ([kernel for kernel in side if kernel.name == name] for side in (base, head))
-        pairs |= dict.fromkeys(zip_longest(base_kernels, head_kernels))
-    return iter(pairs)
+def _of_configurations(pairs: Sequence[Pair]) -> Iterator[CodeChange]:
+    """Yield a change for each tuned kernel that has other configurations: "configurations removed: num_warps 8"."""
+    tuned = [pair for pair in pairs if any(kernel and kernel.configuration for kernel in pair)]
+    for name in dict.fromkeys(kernel.name for pair in tuned for kernel in pair if kernel):
+        own = [pair for pair in tuned if name in {kernel.name for kernel in pair if kernel}]
+        gone = [before.configuration for before, after in own if before and not after]
+        new = [after.configuration for before, after in own if after and not before]
+        source = next(kernel.source for pair in own[::-1] for kernel in pair[::-1] if kernel)
+        parts = [
+            f"{verb} {'; '.join(some[:_NAMED])}{f' and {len(some) - _NAMED} more' if len(some) > _NAMED else ''}"
+            for verb, some in (("configuration removed:", gone), ("configuration added:", new))
+            if some
+        ]
+        if len(own) in (len(gone), len(new)):
+            parts = [f"launched {'now' if new else 'no more'} in {len(own)} configurations"]
+        if parts:
+            yield CodeChange(name, "kernel", "; ".join(parts), source)
+
+
+def _steps(code: CaseCode, without: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the steps of the host side with the names of launched kernels, without launches of these kernels."""
+    names = iter(code.kernels)
+    launched = [(step, next(names, None) if _LAUNCH.fullmatch(step) else None) for step in code.host]
+    return [
+        (step, kernel.name if kernel else "launch")
+        for step, kernel in launched
+        if kernel is None or (kernel.name, kernel.configuration) not in without
+    ]
+
+
+def matched(base: Sequence[KernelCode], head: Sequence[KernelCode]) -> Iterable[Pair]:
+    """Return each pair of kernels of the same name and configuration, in launch order; None where one tree has none."""
+    by_name: dict[tuple[str, str], tuple[list[KernelCode], list[KernelCode]]] = {}
+    for side, kernels in enumerate((base, head)):
+        for kernel in kernels:
+            by_name.setdefault((kernel.name, kernel.configuration), ([], []))[side].append(kernel)
+    return dict.fromkeys(pair for sides in by_name.values() for pair in zip_longest(*sides))
 
 
 def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
@@ -157,28 +199,26 @@ def kernel_sentence(before: KernelCode, after: KernelCode) -> str:
     return ", ".join(figures) or "other instructions, the same figures"
 
 
-def _host_sentence(base: CaseCode, head: CaseCode) -> str:
+def _host_sentence(base: Sequence[tuple[str, str]], head: Sequence[tuple[str, str]]) -> str:
     """Return the first step of the host side that was added, removed or changed, and the number of further ones."""
-    kinds = [[step.partition("(")[0].partition(" [")[0] for step in side.host] for side in (base, head)]
+    kinds = [[step.partition("(")[0].partition(" [")[0] for step, _ in side] for side in (base, head)]
     changes: list[str] = []
     # Aligned by kind of step, because an added step renumbers the tensors of later steps.
     for _, first, last, begin, end in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
         if kinds[0][first:last] != kinds[1][begin:end]:
-            changes += [f"does {step}" for step in head.host[begin:end]]
-            changes += [f"no longer does {step}" for step in base.host[first:last]]
+            changes += [f"does {step}" for step, _ in head[begin:end]]
+            changes += [f"no longer does {step}" for step, _ in base[first:last]]
     if not changes:
-        pairs = enumerate(zip(base.host, head.host, strict=True))
-        changes = [_changed_step(head, index, *steps) for index, steps in pairs if steps[0] != steps[1]]
+        pairs = zip(base, head, strict=True)
+        changes = [_changed_step(before, after, name) for (before, _), (after, name) in pairs if before != after]
     return changes[0] + (f" (and {len(changes) - 1} more)" if len(changes) > 1 else "")
 
 
-def _changed_step(head: CaseCode, index: int, before: str, after: str) -> str:
-    """Return how a step of the host side changed, by grid and arguments if it is a launch."""
+def _changed_step(before: str, after: str, name: str) -> str:
+    """Return how a step of the host side changed, by grid and arguments if it launches the kernel ``name``."""
     old, new = _LAUNCH.fullmatch(before), _LAUNCH.fullmatch(after)
     if not old or not new:
         return f"{before} → {after}"
-    launches = sum(step.startswith("launch ") for step in head.host[:index])
-    name = head.kernels[launches].name if launches < len(head.kernels) else "launch"
     steps = [f"grid {old[1]} → {new[1]}"] if old[1] != new[1] else []
     return f"{name}: {', '.join([*steps, *_changed_arguments(old[2], new[2])])}"
 
@@ -210,7 +250,7 @@ def _arguments(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-_LAUNCH = re.compile(r"launch \[([\d×]*)\] \((.*)\)")
+_LAUNCH = re.compile(r"(?:with .*?: )?launch \[([\d×]*)\] \((.*)\)")
 
-#: Maximum number of changed arguments that a sentence lists.
+#: Maximum number of changed arguments, or of configurations, that a sentence lists.
 _NAMED = 2

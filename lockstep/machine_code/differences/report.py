@@ -12,11 +12,27 @@ from rich.table import Table
 from lockstep.machine_code.compiling.compiler_facts import compiler_differences
 from lockstep.machine_code.differences.compare import Comparison
 from lockstep.machine_code.differences.difference_sentences import KINDS, VERDICTS, CodeChange
-from lockstep.machine_code.exact_quantities import QuantityChange, exact_quantities
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.machine_code.exact_quantities import QuantityChange, quantity_ranges
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, Obstacle
 from lockstep.record.console import plain_table
 
 T = TypeVar("T")
+
+#: What to do about a question without an answer, by words in the question.
+ADVICE = {
+    "address": "Do: choose by alignment (data_ptr() % 16) or by the shape, not by where a tensor lies",
+    "is imported": "Do: ask in the function that needs the answer, so that only its cases depend on it",
+    "cannot be imported": "Do: import the package on this machine (python -c 'import …') and install what it lacks",
+    **dict.fromkeys(
+        ("torch.cuda.", "device property", "Triton's driver"),
+        "Do: take what the target's table has: name, capability, multiprocessors, shared memory, warp size",
+    ),
+    "torch.compile": "Do: nothing; `lockstep gate` on a GPU sees what torch.compile launches",
+    "operator": "Do: nothing; `lockstep gate` on a GPU sees what the operator launches",
+    "random": "Do: draw random numbers on the device, or pass them as arguments",
+    "without a GPU": "Do: take what decides a launch from shapes, not from values of tensors",
+    "": "Do: nothing; `lockstep gate` on a GPU compares these cases",
+}
 
 #: Maximum characters of a line of the host side, and maximum number of changes per kernel; the JSON has everything.
 WIDTH = 200
@@ -32,9 +48,9 @@ def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
     table.add_column("instructions")
     table.add_column("code", no_wrap=True)
     launches = [(key, kernel) for key, code in codes.items() for kernel in dict.fromkeys(code.kernels)]
-    for group in _grouped(launches, lambda launch: (launch[0].suite, launch[1].name, *_cells(launch[1]))):
+    for group in _grouped(launches, lambda launch: (launch[0].suite, _named(launch[1]), *_cells(launch[1]))):
         (key, kernel), users = group[0], [key for key, _ in group]
-        table.add_row(key.suite, kernel.name, used_by(users, key.suite), *_cells(kernel))
+        table.add_row(key.suite, _named(kernel), used_by(users, key.suite), *_cells(kernel))
     return table
 
 
@@ -54,17 +70,40 @@ def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
     for key, code in codes.items():
         yield f"{key.suite} {key.variant} {key.case}: host {code.host_fingerprint or 'not traced'}"
         yield from (f"  {step}" for step in code.host)
-        if quantities := exact_quantities(code):
-            yield f"  a call: {', '.join(f'{name} {value}' for name, value in quantities.items())}"
+        if quantities := quantity_ranges(code):
+            yield f"  a call: {', '.join(f'{name} {spell_range(value)}' for name, value in quantities.items())}"
+
+
+def spell_range(value: tuple[int, int]) -> str:
+    """Return a quantity, or its range over the configurations of tuned kernels: "128", "64 … 128"."""
+    return str(value[0]) if value[0] == value[1] else f"{value[0]} … {value[1]}"
+
+
+def obstacle_lines(codes: Mapping[CaseKey, CaseCode], name: str) -> Iterator[str]:
+    """Yield what stops the traces of a tree, with the cases that each question stops, and what to do."""
+    asked: list[tuple[Obstacle, CaseKey]] = []
+    for key, code in codes.items():
+        asked += [(each, key) for each in code.obstacles or ([Obstacle(code.unknown, "")] if code.unknown else [])]
+    groups = sorted(_grouped(asked, lambda each: each[0]), key=len, reverse=True)
+    stopped = len({key for _, key in asked})
+    yield f"{name}: {len(codes) - stopped} of {len(codes)} cases are traced" + (
+        f"; {len(groups)} question{'s' * (len(groups) > 1)} stop{'s' * (len(groups) == 1)} the others" if groups else ""
+    )
+    for group in groups:
+        (question, line), keys = group[0][0], [key for _, key in group]
+        yield f"  {line or 'the suite'}: {question}"
+        yield f"    stops {len(keys)}: {used_by(keys)}"
+        yield f"    {next(advice for word, advice in ADVICE.items() if word in question)}"
 
 
 def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     """Yield the report on two trees, or on one tree under two compilers.
 
-    The differences of the compilers come first, then those of the code by kind, the number of cases by status, and the
+    The number of cases by status comes first, then the differences of the compilers, those of the code by kind, and the
     changed kernels that only a GPU can run.
     """
     yield f"{comparison.target.name}: {base} → {head}"
+    yield _status_line(comparison)
     yield from (f"  {line}" for line in compiler_lines(comparison))
     for kind, heading in KINDS.items():
         changes = [change for change in comparison.changes if change.kind == kind]
@@ -75,7 +114,6 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     if comparison.quantities:
         yield "  a call"
         yield from _quantity_lines(comparison.quantities)
-    yield _status_line(comparison)
     if names := ", ".join(_uninterpreted(comparison)):
         yield (
             "  no machine without a GPU can run these changed kernels, because Triton's interpreter cannot: "
@@ -153,7 +191,8 @@ def _change_lines(group: Sequence[CodeChange]) -> Iterator[str]:
     shown = sorted(group, key=_severity, reverse=True)[: SHOWN if group[0].kernel else 1]
     for change in shown:
         if change.kernel:
-            yield f"    {change.kernel} ({change.source}): {change.sentence}"
+            configured = _named(change.after or change.before).removeprefix(change.kernel)
+            yield f"    {change.kernel} ({change.source}){configured}: {change.sentence}"
         else:
             yield f"    {change.sentence if len(change.sentence) <= WIDTH else f'{change.sentence[:WIDTH]}…'}"
         yield f"      {used_by(change.cases)}"
@@ -168,6 +207,11 @@ def _severity(change: CodeChange) -> tuple[int, int]:
     if before is None or after is None:
         return (0, 0)
     return abs(after.spill_bytes - before.spill_bytes), abs(after.registers - before.registers)
+
+
+def _named(kernel: KernelCode | None) -> str:
+    """Return the name of a kernel, and what the configuration sets if it is tuned."""
+    return "" if kernel is None else " with ".join(filter(None, (kernel.name, kernel.configuration)))
 
 
 def _cells(kernel: KernelCode) -> list[str]:

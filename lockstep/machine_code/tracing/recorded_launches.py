@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.simulated_target import stand_in
-from lockstep.machine_code.tracing.trace_listener import Listener
+from lockstep.machine_code.tracing.trace_listener import Listener, heard_by
 
 #: Attributes that decide when and how an autotuner measures.
 _DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
@@ -36,6 +36,11 @@ class Request:
 
 #: Receives a launch: the request to compile, the grid, and the arguments in order, without those that are constants.
 Note = Callable[[Request, tuple[int, ...], tuple[Any, ...]], None]
+
+
+def settings(configuration: Any) -> str:
+    """Return what a configuration of a tuned kernel sets, as "BLOCK 64, num_warps 8, …"."""
+    return ", ".join(f"{name} {value}" for name, value in configuration.all_kwargs().items())
 
 
 @contextlib.contextmanager
@@ -69,16 +74,16 @@ def noted(target: Target, note: Note) -> Iterator[None]:
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
-        tuning = {
-            "kernel": getattr(self.base_fn, "__name__", ""),
-            **{name: getattr(self, name, None) for name in _DECIDING},
-        }
-        Listener.step(f"tunes {', '.join(f'{name}={value}' for name, value in tuning.items())}")
+        configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
+        if len(configurations) > 1:
+            deciding = ", ".join(f"{name}={getattr(self, name, None)}" for name in _DECIDING)
+            Listener.step(f"tunes kernel={getattr(self.base_fn, '__name__', '')}, {deciding}")
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        for configuration in self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs:
+        for configuration in configurations:
             if configuration.pre_hook is not None:
                 configuration.pre_hook({**self.nargs, **kwargs, **configuration.all_kwargs()})
-            request = self.fn.run(*args, **kwargs, **configuration.all_kwargs())
+            with heard_by(configuration=settings(configuration)):
+                request = self.fn.run(*args, **kwargs, **configuration.all_kwargs())
         self.nargs = None
         return request
 

@@ -121,6 +121,7 @@ def answer_as(target: Target) -> None:
         **dict.fromkeys(("init", "_lazy_init"), always(None)),
         **dict.fromkeys(("device", "device_of"), lambda device: contextlib.nullcontext()),
         "current_device": always(0),
+        "device_count": always(1),
         "is_current_stream_capturing": lambda: Listener.capturing,
         "synchronize": lambda device=None: Listener.step("torch.cuda.synchronize()"),
     }

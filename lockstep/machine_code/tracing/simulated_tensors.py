@@ -23,6 +23,10 @@ from lockstep.machine_code.tracing.trace_listener import Listener
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 
+#: Bytes to which torch's allocator aligns storages on a GPU. Made-up addresses of two storages differ from this bit on.
+ALIGNED = 512
+_FAR = 40
+
 #: Packages that get the true answers about a tensor, with their folders.
 _INSIDERS = {
     "torch": f"{Path(str(torch.__file__)).parent}/",
@@ -51,7 +55,7 @@ def _place() -> None:
     tensor: Any = torch.Tensor
     device, is_cuda = base.device.__get__, base.is_cuda.__get__  # type: ignore[attr-defined]
     is_meta, data_ptr, get_device = base.is_meta.__get__, base.data_ptr, base.get_device  # type: ignore[attr-defined]
-    cast = base.type
+    cast, start_of = base.type, torch.UntypedStorage.data_ptr
 
     def where(self: Any) -> Any:
         actual = device(self)
@@ -68,8 +72,12 @@ def _place() -> None:
 
     def address(self: Any) -> int:
         if Listener.place is not None and is_meta(self):
-            return Listener.place(self)
+            return Address(Listener.place(self.untyped_storage(), self.storage_offset() * self.element_size()))
         return int(data_ptr(self))
+
+    def start(self: Any) -> int:
+        simulated = Listener.place is not None and self.device == META and asked_by_code_under_test()
+        return Address(Listener.place(self, 0)) if Listener.place and simulated else int(start_of(self))
 
     def index(self: Any) -> int:
         return 0 if is_meta(self) and asked_by_code_under_test() else int(get_device(self))
@@ -81,6 +89,53 @@ def _place() -> None:
 
     tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)
     tensor.data_ptr, tensor.get_device, tensor.type = address, index, type_
+    torch.UntypedStorage.data_ptr = start  # type: ignore[method-assign]
+
+
+class Address(int):
+    """The made-up address of a byte of a simulated tensor.
+
+    On a GPU it is another number, with the same distance to other bytes of the tensor and the same remainder by
+    ``ALIGNED``. Whatever else the code under test computes with it makes the trace untrusted.
+    """
+
+    def __add__(self, other: int) -> int:
+        return Address(int.__add__(self, other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> int:
+        return int.__sub__(self, other) if isinstance(other, Address) else Address(int.__sub__(self, other))
+
+    __hash__ = int.__hash__
+
+
+def _is_known(address: Address, operation: str, others: tuple[Any, ...]) -> bool:
+    """Return whether the result of an operation on an address is the same on a GPU."""
+    other = others[0] if others else None
+    if isinstance(other, Address):
+        return operation in ("eq", "ne") or address >> _FAR == other >> _FAR
+    if operation == "mod":
+        return isinstance(other, int) and other > 0 and ALIGNED % other == 0
+    if operation in ("and", "rand"):
+        return isinstance(other, int) and 0 <= other < ALIGNED
+    return operation in ("eq", "ne") and (other == 0 or not isinstance(other, int))
+
+
+def _guarded(operation: str, plain: Any) -> Any:
+    def compute(self: Any, *others: Any) -> Any:
+        if asked_by_code_under_test() and not _is_known(self, operation, others):
+            Listener.distrust(f"computes with a tensor's address ({operation}), which is another one on a GPU")
+        return plain(self, *others)
+
+    return compute
+
+
+for _operation in (
+    *("mod", "rmod", "and", "rand", "or", "xor", "floordiv", "truediv", "divmod", "rshift", "lshift", "mul", "rmul"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "sub", "int", "float", "neg", "invert", "str", "repr", "format"),
+):
+    setattr(Address, f"__{_operation}__", _guarded(_operation, getattr(Address, f"__{_operation}__")))
 
 
 def _create_on_meta() -> None:

@@ -27,7 +27,8 @@ from torch.utils._pytree import tree_iter
 from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.recorded_launches import Request, noted
-from lockstep.machine_code.tracing.trace_listener import heard_by
+from lockstep.machine_code.tracing.sources import Frames, Sources
+from lockstep.machine_code.tracing.trace_listener import Listener, heard_by
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
@@ -43,10 +44,11 @@ ALLOCATIONS = {
 
 
 class Step(NamedTuple):
-    """One step of the host side as text, and for a launch its request to compile."""
+    """One step of the host side as text, and for a launch its request to compile and its tuner's configuration."""
 
     text: str
     request: Request | None = None
+    configuration: str = ""
 
 
 class Trace(TorchDispatchMode):
@@ -56,14 +58,15 @@ class Trace(TorchDispatchMode):
 
     Attributes:
         steps: the steps so far.
-        unknown: why the trace cannot be trusted, or "".
+        obstacles: why the trace cannot be trusted: the code's questions, and the line that asks each first.
         call: what the last call did; ``None`` until a call has ended, and for a case without a trace.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Sources) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[Step] = []
-        self.unknown = ""
+        self.obstacles: dict[str, str] = {}
+        self._sources = sources
         self.call: Call | None = None
         self._numbers: dict[int, int] = {}
         self._places: dict[int, int] = {}
@@ -74,14 +77,20 @@ class Trace(TorchDispatchMode):
         self._made: set[int] = set()
         self._peak = self._operators = 0
 
-    def distrust(self, reason: str) -> None:
-        """Record why this trace cannot be trusted; only the first reason is stored."""
-        self.unknown = self.unknown or reason
+    def distrust(self, reason: str, frames: Frames = ()) -> None:
+        """Record why this trace cannot be trusted, unless a module asks while it is imported.
+
+        ``frames`` are those of an error that ended the call, the innermost first.
+        """
+        stack = frames or list(traceback.walk_stack(sys._getframe(1)))
+        if frames or not self._sources.note_import(reason, stack):
+            self.obstacles.setdefault(reason, self._sources.line(stack))
 
     def launch(self, request: Request, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
         """Add a launch to the steps."""
-        spelled = ", ".join(map(self.spell, arguments))
-        self.steps.append(Step(f"launch [{'×'.join(map(str, grid))}] ({spelled})", request))
+        configuration = Listener.configuration
+        text = f"launch [{'×'.join(map(str, grid))}] ({', '.join(map(self.spell, arguments))})"
+        self.steps.append(Step(f"with {configuration}: {text}" if configuration else text, request, configuration))
 
     def step(self, text: str) -> None:
         """Add a step that is not a launch."""
@@ -139,7 +148,7 @@ class Trace(TorchDispatchMode):
             kept = self._live(self._used - self._given)
             first, count = (sum(step.request is not None for step in part) for part in (steps, self.steps))
             call = Call(first, first + count, self._operators, len(self._made), self._peak, kept)
-            self.call = None if self.unknown else call
+            self.call = None if self.obstacles else call
             return self.steps
         finally:
             self.steps, self._numbers = steps, numbers
@@ -165,10 +174,9 @@ class Trace(TorchDispatchMode):
         text = repr(value)
         return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
 
-    def place(self, tensor: torch.Tensor) -> int:
-        """Return a made-up address for a tensor without memory: storages lie at round numbers, far apart."""
-        number = self._places.setdefault(self._storage(tensor), len(self._places) + 1)
-        return (number << 40) + int(tensor.storage_offset()) * tensor.element_size()
+    def place(self, storage: torch.UntypedStorage, offset: int) -> int:
+        """Return a made-up address for a byte of a storage without memory; storages lie far apart."""
+        return (self._places.setdefault(self._identity(storage), len(self._places) + 1) << 40) + offset
 
     def _spell_tensor(self, tensor: torch.Tensor) -> str:
         number = self._numbers.setdefault(self._storage(tensor), len(self._numbers))
@@ -184,11 +192,13 @@ class Trace(TorchDispatchMode):
         return text + (f" at {tensor.storage_offset()}" if tensor.storage_offset() else "")
 
     def _storage(self, tensor: torch.Tensor) -> int:
-        storage = tensor.untyped_storage()
+        return self._identity(tensor.untyped_storage())
+
+    def _identity(self, storage: torch.UntypedStorage) -> int:
         identity: int = storage._cdata
         self._used.add(identity)
         if identity not in self._seen:
-            self._seen[identity] = StorageWeakRef(storage), storage.nbytes() if tensor.device.type == "meta" else 0
+            self._seen[identity] = StorageWeakRef(storage), storage.nbytes() if storage.device.type == "meta" else 0
         return identity
 
 
@@ -208,21 +218,14 @@ def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def trace_case(
-    suite: Suite, case: Case, family: Family, variant: str, target: Target, packages: frozenset[str]
-) -> Trace:
+def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, sources: Sources) -> Trace:
     """Return the trace of ``variant`` at ``case`` for ``target``: its offline preparation, then the call.
-
-    Args:
-        variant: name of a variant in the family.
-        target: the target that Triton compiles for.
-        packages: top-level packages with code under test.
 
     Raises:
         NotInCommit: the tree lacks what the variant imports.
     """
-    _forget(packages)
-    trace = Trace()
+    _forget(sources.packages)
+    trace = Trace(sources)
     call = family.variants[variant]
     new = Draw("meta", 0)
     try:
@@ -246,12 +249,14 @@ def trace_case(
     except NotInCommit:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError) and _raised_in(error) in packages:
+        frames = list(traceback.walk_tb(error.__traceback__))[::-1]
+        raised_in = str(frames[0][0].f_globals.get("__name__", "")).partition(".")[0]
+        if isinstance(error, NotImplementedError) and raised_in in sources.packages:
             # The variant itself refuses this shape or GPU, and would do so on a GPU as well.
             trace.step(f"refuses: {_first_line(error)}")
-        else:
-            trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})")
-    if not trace.steps or trace.steps[-1].text.startswith("given "):
+        elif not any(_first_line(error) in question for question in trace.obstacles):
+            trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})", frames)
+    if not trace.obstacles and (not trace.steps or trace.steps[-1].text.startswith("given ")):
         trace.distrust("launches nothing and calls nothing of torch, as far as can be seen")
     return trace
 
@@ -269,12 +274,6 @@ def _forget(packages: frozenset[str]) -> None:
     for value in (*values, *members):
         if callable(clear := getattr(value, "cache_clear", None)):
             clear()
-
-
-def _raised_in(error: BaseException) -> str:
-    """Return the top-level package of the function that raised an error."""
-    *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    return str(last.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _first_line(error: BaseException) -> str:

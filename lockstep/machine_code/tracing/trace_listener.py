@@ -16,13 +16,15 @@ class Listener:
     Attributes:
         distrust: receives reasons to distrust the trace.
         step: receives steps of the host side.
-        place: returns the made-up address of a tensor.
+        place: returns the made-up address of a byte of a storage.
+        configuration: what the configuration of the tuned kernel that is launched sets, or "".
         capturing: whether the call runs as while a CUDA graph is captured for measuring.
     """
 
     distrust: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
-    place: Callable[[torch.Tensor], int] | None = None
+    place: Callable[[torch.UntypedStorage, int], int] | None = None
+    configuration = ""
     capturing = False
 
 

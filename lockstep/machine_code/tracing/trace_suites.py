@@ -7,20 +7,24 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lockstep.machine_code.family_files import definition_packages, family_files
-from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.machine_code.family_files import definition_packages
+from lockstep.machine_code.model import CaseCode, CaseKey, Obstacle
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.recorded_launches import Request
 from lockstep.machine_code.tracing.simulated_target import answer_as
+from lockstep.machine_code.tracing.sources import Sources
 from lockstep.machine_code.tracing.trace import trace_case
 from lockstep.machine_code.tracing.trace_listener import heard_by
+from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.missing_files import without_tree
-from lockstep.suite.variants import NotInCommit, load_family
+from lockstep.suite.variants import Family, NotInCommit, load_family
 
-#: A case, its code without kernels, and the requests to compile its kernels, in the order of the launches.
-Row = tuple[CaseKey, CaseCode, Sequence[Request]]
+#: The launches of a case in order: the request to compile the kernel, and what the configuration of its tuner sets.
+Launches = Sequence[tuple[Request, str]]
+#: A case, its code without kernels, and its launches.
+Row = tuple[CaseKey, CaseCode, Launches]
 
 
 class Tracer:
@@ -38,15 +42,12 @@ class Tracer:
         stage: Callable[[str, str], None],
     ) -> None:
         self._suites = suites
-        self._tree = tree.resolve()
-        self._packages = packages
         self._target = target
         self._stage = stage
         # A suite's own variants are code under test as well: their questions about the machine decide what they do.
-        own = {name for suite in suites.values() if suite.adapters for name in definition_packages(suite, packages)}
-        self._under_test = frozenset({*packages, *own})
-        #: What modules under test asked while they were imported, by their paths in the tree.
-        self._asked: dict[str, str] = {}
+        with_own = [suite for suite in suites.values() if suite.adapters]
+        own = {suite.home.resolve().parent: definition_packages(suite, packages) for suite in with_own}
+        self._sources = Sources(tree.resolve(), packages, own)
         answer_as(target)
 
     def trace(
@@ -67,34 +68,35 @@ class Tracer:
             broken = _absent(error)
         except Exception as error:
             broken = CaseCode(unknown=f"cannot be imported ({type(error).__name__}: {without_tree(str(error))})")
-        files = family_files(self._tree, self._packages, suite).files if self._asked else ()
-        at_import = next((reason for file, reason in self._asked.items() if file in files), "")
         for variant in family.variants if family else suite.variants():
             name = f"{suite.name} {variant}"
-            self._stage("trace", name)
             for case in suite.cases:
                 if skip_reason(suite, variant, case) or (labels is not None and case.label not in labels):
                     continue  # never measured, or not requested
+                self._stage("trace", name)
                 key = CaseKey(suite.name, variant, case.label)
                 if family is None or name in skip:
                     yield key, CaseCode(unknown=skip[name]) if family else broken, ()
                     continue
                 try:
-                    trace = trace_case(suite, case, family, variant, self._target, self._under_test)
+                    yield key, *self._case(suite, case, family, variant)
                 except NotInCommit as error:
                     yield key, _absent(error), ()
-                    continue
-                steps = tuple(step.text for step in trace.steps)
-                code = CaseCode((), steps, at_import or trace.unknown, call=None if at_import else trace.call)
-                yield key, code, [step.request for step in trace.steps if step.request is not None]
 
-    def _note_import(self, reason: str) -> None:
-        """Record a question of a module for every module of the tree that is being imported."""
-        for frame, _ in traceback.walk_stack(sys._getframe(1)):
-            path = Path(frame.f_code.co_filename).resolve()
-            if path.is_relative_to(self._tree):
-                file = str(path.relative_to(self._tree))
-                self._asked.setdefault(file, f"{reason} while {file} is imported")
+    def _note_import(self, question: str) -> None:
+        self._sources.note_import(question, list(traceback.walk_stack(sys._getframe(1))))
+
+    def _case(self, suite: Suite, case: Case, family: Family, variant: str) -> tuple[CaseCode, Launches]:
+        trace = trace_case(suite, case, family, variant, self._target, self._sources)
+        at_import: list[Obstacle] = []
+        if self._sources.asked:
+            with self._sources.reached() as at_import:
+                trace = trace_case(suite, case, family, variant, self._target, self._sources)
+        obstacles = (*at_import, *(Obstacle(*each) for each in trace.obstacles.items()))
+        steps = tuple(step.text for step in trace.steps)
+        unknown, call = (obstacles[0].question, None) if obstacles else ("", trace.call)
+        code = CaseCode((), steps, unknown, call=call, obstacles=obstacles)
+        return code, [(step.request, step.configuration) for step in trace.steps if step.request is not None]
 
 
 def _absent(error: NotInCommit) -> CaseCode:
