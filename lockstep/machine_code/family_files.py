@@ -80,9 +80,9 @@ def named_files(root: Path, files: Iterable[str]) -> set[str]:
         found.add(file)
         for name in _facts(file, (root / file).read_bytes()).names:
             stem = name.removesuffix(".*").replace(".", "/")
-            above = stem.rpartition("/")[0]  # the last part may be a name in a module
+            if not (root / f"{stem}.py").is_file() and not (root / stem).is_dir():
+                stem = stem.rpartition("/")[0]  # the last part is a name in a module
             pending += [f"{stem}.py", f"{stem}/__init__.py"]
-            pending += [f"{above}.py", f"{above}/__init__.py"] if not (root / stem).is_dir() else []
     return found
 
 

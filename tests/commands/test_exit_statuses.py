@@ -35,6 +35,8 @@ ELSEWHERE = {
     ("referee", 3): "test_loop.py::test_exit_statuses_of_the_referee",
     ("referee", 4): "test_loop.py::test_wrong_words_are_usage_and_say_what_is_missing",
     ("code show", 4): "test_machine_code.py::test_wrong_usage_is_named",
+    ("code doctor", 1): "test_machine_code.py::test_the_doctor_ends_with_1_if_something_stops_a_trace",
+    ("code doctor", 4): "test_machine_code.py::test_wrong_usage_is_named",
     ("code diff", 1): "test_machine_code.py::test_the_verb_tells_a_change_and_its_exit_code_if_asked",
     ("code diff", 3): "test_gate.py::test_a_family_that_neither_version_has_is_no_pass",
     ("code diff", 4): "test_machine_code.py::test_wrong_usage_is_named",
@@ -75,6 +77,7 @@ NOT_OURS = {("continuous", 1)}
 HERE = {
     ("run", 3),
     ("code show", 3),
+    ("code doctor", 3),
     ("noise", 2),
     ("noise", 3),
     ("profile", 3),
@@ -167,7 +170,8 @@ def test_a_run_without_torch(project):
 
 
 def test_a_tree_without_the_family_has_no_code_to_show(run):
-    assert run("code", "show", "HEAD~1") == (3, "HEAD~1 has no family product\n")
+    for action in ("show", "doctor"):
+        assert run("code", action, "HEAD~1") == (3, "HEAD~1 has no family product\n")
 
 
 def test_noise_tells_failures_and_a_process_that_does_not_start(tmp_path):

@@ -635,6 +635,21 @@ def test_an_import_that_no_version_can_serve_is_named_with_its_reason(project):
         (project.root / "benchmarks/misspelt.py").unlink()
 
 
+def test_the_doctor_ends_with_1_if_something_stops_a_trace(project):
+    kernels = project.root / "toy/product.py"
+    doctor = ("code", "doctor", "--target", "sm_90")
+    assert project.lockstep(*doctor).stdout.endswith(". for sm_90: 6 of 6 cases are traced\n")
+    before = kernels.read_text()
+    kernels.write_text(before.replace("    return torch.mm(x, weight, out=out)\n", "    return x.sum().item()\n", 1))
+    done = project.lockstep(*doctor)
+    kernels.write_text(before)
+    assert done.returncode == 1
+    assert ". for sm_90: 3 of 6 cases are traced; 1 question stops the others" in done.stdout
+    assert re.search(
+        r"toy/product.py:\d+: cannot be followed without a GPU .*\n    stops 3: product plain at", done.stdout
+    )
+
+
 def test_the_verb_prints_each_target_as_it_ends(project):
     head = "def plain(x, weight, *, out=None):\n"
     kernels = project.root / "toy/product.py"
@@ -671,6 +686,7 @@ def test_a_target_of_the_configuration_is_refused_with_its_key(project):
         (("diff", "HEAD", "--target", "hopper"), "'hopper' is not a target"),
         (("diff", "HEAD", "--target", "sm_91"), "'sm_91' is not a target"),
         (("show", "--target", "sm90"), "'sm90' is not a target; give one of sm_80"),
+        (("doctor", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "prodct"), "did you mean product?"),
         (("show", "--family", "product", "--variant", "plian"), "did you mean plain?"),
         (("show", "--family", "product", "--case", "M=5"), "M=5"),
