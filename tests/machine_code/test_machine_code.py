@@ -410,7 +410,8 @@ def test_what_is_exact_of_a_call_is_counted(codes):
     x = 256 * 256 * 2
     # The sum is gone when the result is: both stand beside the copy that stays.
     assert exact("keeps") == {"launches": 3, "allocations": 3, "memory": x + 2 + x, "kept": x}
-    assert [exact(name) for name in ("tuned", "refuses", "reads", "falls_back")] == 4 * [{}]
+    assert exact("tuned").items() >= operator.items(), "one of the configurations is launched"
+    assert [exact(name) for name in ("refuses", "reads", "falls_back")] == 3 * [{}]
     assert exact("asks_triton") == operator | {"allocations": 1, "memory": x}
 
 

@@ -7,6 +7,7 @@ importing it changes nothing.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,9 @@ Note = Callable[[Request, tuple[int, ...], tuple[Any, ...]], None]
 
 def settings(configuration: Any) -> str:
     """Return what a configuration of a tuned kernel sets, as "BLOCK 64, num_warps 8, …"."""
-    return ", ".join(f"{name} {value}" for name, value in configuration.all_kwargs().items())
+    texts = [f"{name} {value}" for name, value in configuration.all_kwargs().items()]
+    hook = configuration.pre_hook
+    return ", ".join([*texts, *([f"hook {hook.__name__}"] if inspect.isfunction(hook) else [])])
 
 
 @contextlib.contextmanager

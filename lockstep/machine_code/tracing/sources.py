@@ -16,43 +16,40 @@ Frames = Sequence[tuple[FrameType, int]]
 
 
 class Sources:
-    """The files of the code under test, and what they asked at import.
+    """The files of the code under test, and what they ask while they are imported.
 
     Args:
-        tree: folder of the packages under test.
-        packages: the packages under test.
-        suites: folders of the suites that have variants of their own, and the names of their packages.
+        roots: the top-level packages and modules of the code under test, by the folder that holds them.
+
+    Attributes:
+        packages: all of these packages and modules.
+        asked: the questions of each file and the line that asks, by the file's path in its folder.
     """
 
-    def __init__(self, tree: Path, packages: Collection[str], suites: Mapping[Path, Collection[str]]) -> None:
-        self._tree = tree
-        self._packages = frozenset(packages)
-        self._suites = suites
-        self.packages = self._packages.union(*suites.values())
-        self._asked: dict[str, dict[str, str]] = {}
+    def __init__(self, roots: Mapping[Path, Collection[str]]) -> None:
+        self._roots = roots
+        self.packages = frozenset().union(*roots.values())
+        self.asked: dict[str, dict[str, str]] = {}
 
     def line(self, frames: Frames) -> str:
         """Return file and line of the innermost function under test, "toy/scale.py:7"; "" if there is none."""
-        return next((f"{file}:{number}" for frame, number in frames if (file := self._file(frame))), "")
+        placed = ((self._file(frame.f_code.co_filename), number) for frame, number in frames)
+        return next((f"{file}:{number}" for file, number in placed if file), "")
 
     def note_import(self, question: str, frames: Frames) -> bool:
         """Record the question of a module that is being imported; return False if no module is being imported."""
-        importing = [file for frame, _ in frames if frame.f_code.co_name == "<module>" and (file := self._file(frame))]
+        running = [frame.f_code.co_filename for frame, _ in frames if frame.f_code.co_name == "<module>"]
+        importing = [file for path in running if (file := self._file(path))]
         for file in importing:
-            self._asked.setdefault(file, {}).setdefault(f"{question} while it is imported", self.line(frames))
+            self.asked.setdefault(file, {}).setdefault(f"{question} while it is imported", self.line(frames))
         return bool(importing)
-
-    @property
-    def asked(self) -> bool:
-        """Return whether a module asked anything while it was imported."""
-        return bool(self._asked)
 
     @contextlib.contextmanager
     def reached(self) -> Iterator[list[Obstacle]]:
         """Yield a list. After the block it holds what was asked by the modules that the block reaches.
 
-        These are the modules of the packages under test whose functions run in the block, and the modules that they
-        import by name.
+        These are the modules whose functions run in the block, and the modules that they import by name. Suites do not
+        count: each of their functions may import another module.
         """
         ran: set[str] = set()
         obstacles: list[Obstacle] = []
@@ -66,16 +63,15 @@ class Sources:
             yield obstacles
         finally:
             sys.setprofile(before)
-        paths = [Path(file).relative_to(self._tree) for file in ran if Path(file).is_relative_to(self._tree)]
-        own = (str(path) for path in paths if path.parts[0].removesuffix(".py") in self._packages)
-        files = named_files(self._tree, own)
-        asked = (each for file in sorted(files) for each in self._asked.get(file, {}).items())
+        tree = next(iter(self._roots))
+        files = sorted(named_files(tree, {self._file(path, tree) for path in ran}))
+        asked = (each for file in files for each in self.asked.get(file, {}).items())
         obstacles += (Obstacle(*each) for each in dict.fromkeys(asked))
 
-    def _file(self, frame: FrameType) -> str:
-        """Return the path of a frame's file in its folder; "" for a file that is not under test."""
-        path = Path(frame.f_code.co_filename)
-        for root, packages in ((self._tree, self._packages), *self._suites.items()):
-            if path.is_relative_to(root) and path.relative_to(root).parts[0].removesuffix(".py") in packages:
-                return str(path.relative_to(root))
+    def _file(self, name: str, only: Path | None = None) -> str:
+        """Return the path of a file of the code under test in its folder; "" for another file."""
+        for root in (only,) if only else self._roots:
+            if (path := Path(name)).is_relative_to(root):
+                path = path.relative_to(root)
+                return str(path) if path.parts[0].removesuffix(".py") in self._roots[root] else ""
         return ""

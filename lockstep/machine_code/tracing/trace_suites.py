@@ -45,9 +45,11 @@ class Tracer:
         self._target = target
         self._stage = stage
         # A suite's own variants are code under test as well: their questions about the machine decide what they do.
-        with_own = [suite for suite in suites.values() if suite.adapters]
-        own = {suite.home.resolve().parent: definition_packages(suite, packages) for suite in with_own}
-        self._sources = Sources(tree.resolve(), packages, own)
+        roots = {tree.resolve(): set(packages)}
+        for suite in suites.values():
+            if suite.adapters:
+                roots.setdefault(suite.home.resolve().parent, set()).update(definition_packages(suite, packages))
+        self._sources = Sources(roots)
         answer_as(target)
 
     def trace(
@@ -93,9 +95,8 @@ class Tracer:
             with self._sources.reached() as at_import:
                 trace = trace_case(suite, case, family, variant, self._target, self._sources)
         obstacles = (*at_import, *(Obstacle(*each) for each in trace.obstacles.items()))
-        steps = tuple(step.text for step in trace.steps)
         unknown, call = (obstacles[0].question, None) if obstacles else ("", trace.call)
-        code = CaseCode((), steps, unknown, call=call, obstacles=obstacles)
+        code = CaseCode((), tuple(step.text for step in trace.steps), unknown, call=call, obstacles=obstacles)
         return code, [(step.request, step.configuration) for step in trace.steps if step.request is not None]
 
 

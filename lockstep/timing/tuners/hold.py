@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import fcntl
-import inspect
 import math
 import os
 import tempfile
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.machine_code.tracing.recorded_launches import settings
 from lockstep.timing.device import Call, Device
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.rules.rule import Disqualified
@@ -222,12 +222,6 @@ class _Tuning:
             attributes.pop("do_bench", None)
             attributes.update(before)
         return calls
-
-
-def settings(config: Any) -> str:
-    """Return what a configuration sets, as "BLOCK 64, num_warps 8, …"."""
-    texts = [f"{name} {value}" for name, value in config.all_kwargs().items()]
-    return ", ".join([*texts, *([f"hook {config.pre_hook.__name__}"] if inspect.isfunction(config.pre_hook) else [])])
 
 
 def _autotuner() -> Any:
