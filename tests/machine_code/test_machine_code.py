@@ -540,7 +540,7 @@ def test_what_a_call_costs_more_is_told_in_its_own_quantity(base, suite, codes, 
     )
     kinds = kinds.replace(
         "    def scaled(x, *, out):\n", "    def scaled(x, *, out):\n        HELD.append(torch.empty_like(x))\n"
-    ).replace("    def roomy(x, y, *, out):\n", "    def roomy(x, y, *, out):\n        torch.cuda.device_count()\n")
+    ).replace("    def roomy(x, y, *, out):\n", "    def roomy(x, y, *, out):\n        torch.cuda.memory_allocated()\n")
     comparison = compare(base, lay_out(room / "costs", kinds, deadly=""), [suite], SM90)
     x = 256 * 256 * 2
     found = [one for one in comparison.quantities if one.cases[0].case == "M=256"]
