@@ -11,7 +11,6 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ CLASSES = {
     "LDS": r"LDSM?",
     "STS": r"STSM?",
 }
-_CLASS = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
+_CLASS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in CLASSES.items()))
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", re.MULTILINE)
 
 
@@ -100,13 +99,9 @@ def mixes(cubins: Sequence[bytes], arch: int) -> list[dict[str, int]]:
             index += 1
             end += len(codes[index])
         counts[index]["all"] += mnemonic != "NOP"
-        counts[index][_class_of(mnemonic)] += 1
+        kind = _CLASS.fullmatch(mnemonic)
+        counts[index][(kind and kind.lastgroup) or ""] += 1
     return [{name: count[name] for name in (*CLASSES, "all") if count[name]} for count in counts]
-
-
-@cache
-def _class_of(mnemonic: str) -> str:
-    return next((name for name, pattern in _CLASS.items() if pattern.fullmatch(mnemonic)), "")
 
 
 def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:

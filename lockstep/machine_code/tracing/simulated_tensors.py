@@ -57,15 +57,12 @@ def _place() -> None:
     is_meta, data_ptr, get_device = base.is_meta.__get__, base.data_ptr, base.get_device  # type: ignore[attr-defined]
     cast, start_of = base.type, torch.UntypedStorage.data_ptr
 
-    def where(self: Any) -> Any:
-        actual = device(self)
-        return CUDA if actual == META and asked_by_code_under_test() else actual
-
-    def on_cuda(self: Any) -> bool:
-        return bool(is_cuda(self) or (is_meta(self) and asked_by_code_under_test()))
+    def simulated(self: Any) -> bool:
+        """Return whether code under test asks about a tensor without memory."""
+        return bool(is_meta(self)) and asked_by_code_under_test(3)
 
     def on_meta(self: Any) -> bool:
-        if is_meta(self) and asked_by_code_under_test():
+        if simulated(self):
             Listener.distrust("asks whether a tensor is on meta, which is false on a GPU")
             return False
         return bool(is_meta(self))
@@ -76,19 +73,18 @@ def _place() -> None:
         return int(data_ptr(self))
 
     def start(self: Any) -> int:
-        simulated = Listener.place is not None and self.device == META and asked_by_code_under_test()
-        return Address(Listener.place(self, 0)) if Listener.place and simulated else int(start_of(self))
-
-    def index(self: Any) -> int:
-        return 0 if is_meta(self) and asked_by_code_under_test() else int(get_device(self))
+        known = Listener.place is not None and self.device == META and asked_by_code_under_test()
+        return Address(Listener.place(self, 0)) if Listener.place and known else int(start_of(self))
 
     def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
         if not isinstance(dtype, torch.dtype) and asked_by_code_under_test():
             Listener.distrust("asks a tensor for the name of its type, which contains its device")
         return cast(self, dtype, *arguments, **options)
 
-    tensor.device, tensor.is_cuda, tensor.is_meta = property(where), property(on_cuda), property(on_meta)
-    tensor.data_ptr, tensor.get_device, tensor.type = address, index, type_
+    tensor.device = property(lambda self: CUDA if simulated(self) else device(self))
+    tensor.is_cuda = property(lambda self: bool(is_cuda(self)) or simulated(self))
+    tensor.get_device = lambda self: 0 if simulated(self) else int(get_device(self))
+    tensor.is_meta, tensor.data_ptr, tensor.type = property(on_meta), address, type_
     torch.UntypedStorage.data_ptr = start  # type: ignore[method-assign]
 
 
