@@ -88,6 +88,12 @@ SUITE = """
             return storage(x)
 
         @variant
+        def typed(self, x):
+            from toy.addresses import typed
+
+            return typed(x)
+
+        @variant
         def heuristic(self, x):
             from toy.addresses import heuristic
 
@@ -153,6 +159,10 @@ ADDRESSES = """
 
     def storage(x):
         return double(x) if x.untyped_storage().data_ptr() // GRAIN % 2 else x * 2
+
+
+    def typed(x):
+        return double(x) if x.storage().data_ptr() % GRAIN else x * 2
 
 
     @triton.heuristics({"BLOCK": lambda args: 64 if args["x"].data_ptr() % GRAIN else 128})
@@ -321,7 +331,7 @@ def test_a_question_of_a_module_stops_only_the_cases_that_reach_it(codes):
     assert [of(codes, variant).unknown for variant in ("eager", "tuned", "aligned")] == [""] * 3
 
 
-@pytest.mark.parametrize("variant", ["far", "ordered", "storage", "heuristic"])
+@pytest.mark.parametrize("variant", ["far", "ordered", "storage", "typed", "heuristic"])
 def test_what_depends_on_an_address_is_not_traced(codes, variant):
     assert "computes with a tensor's address" in of(codes, variant).unknown
     assert of(codes, variant).obstacles[0].line.startswith("toy/addresses.py:")
@@ -329,7 +339,7 @@ def test_what_depends_on_an_address_is_not_traced(codes, variant):
 
 def test_the_doctor_lists_question_line_cases_and_advice(codes):
     lines = "\n".join(obstacle_lines(codes, "base"))
-    assert lines.startswith("base: 4 of 9 cases are traced; 5 questions stop the others")
+    assert lines.startswith("base: 4 of 10 cases are traced; 6 questions stop the others")
     assert "toy/memory.py:5: asks torch.cuda.mem_get_info" in lines
     assert "    stops 1: scale memory at M=4096\n    Do: ask in the function" in lines
     assert "toy/addresses.py:15: computes with a tensor's address (mod)" in lines

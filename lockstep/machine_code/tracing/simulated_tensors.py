@@ -73,8 +73,9 @@ def _place() -> None:
         return int(data_ptr(self))
 
     def start(self: Any) -> int:
-        known = Listener.place is not None and self.device == META and asked_by_code_under_test()
-        return Address(Listener.place(self, 0)) if Listener.place and known else int(start_of(self))
+        if Listener.place is not None and self.device == META:
+            return Address(Listener.place(self, 0))
+        return int(start_of(self))
 
     def type_(self: Any, dtype: Any = None, *arguments: Any, **options: Any) -> Any:
         if not isinstance(dtype, torch.dtype) and asked_by_code_under_test():
@@ -115,7 +116,7 @@ def _is_known(address: Address, operation: str, others: tuple[Any, ...]) -> bool
         return isinstance(other, int) and other > 0 and ALIGNED % other == 0
     if operation in ("and", "rand"):
         return isinstance(other, int) and 0 <= other < ALIGNED
-    return operation in ("eq", "ne") and (other == 0 or not isinstance(other, int))
+    return operation == "sub" or (operation in ("eq", "ne") and (other == 0 or not isinstance(other, int)))
 
 
 def _guarded(operation: str, plain: Any) -> Any:
@@ -128,8 +129,9 @@ def _guarded(operation: str, plain: Any) -> Any:
 
 
 for _operation in (
-    *("mod", "rmod", "and", "rand", "or", "xor", "floordiv", "truediv", "divmod", "rshift", "lshift", "mul", "rmul"),
-    *("lt", "le", "gt", "ge", "eq", "ne", "sub", "int", "float", "neg", "invert", "str", "repr", "format"),
+    *("mod", "rmod", "and", "rand", "or", "ror", "xor", "rxor", "rshift", "lshift", "mul", "rmul", "sub", "rsub"),
+    *("floordiv", "rfloordiv", "truediv", "rtruediv", "divmod", "pow", "neg", "invert", "int", "float"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "str", "repr", "format"),
 ):
     setattr(Address, f"__{_operation}__", _guarded(_operation, getattr(Address, f"__{_operation}__")))
 
