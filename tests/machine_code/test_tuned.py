@@ -253,9 +253,9 @@ def lay_out(root, **changed):
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
     room = tmp_path_factory.mktemp("tuned")
-    (room / "ruler").mkdir()
-    (room / "ruler/__init__.py").write_text("")
-    (room / "ruler/scale.py").write_text(textwrap.dedent(SUITE))
+    (room / "tuned_suites").mkdir()
+    (room / "tuned_suites/__init__.py").write_text("")
+    (room / "tuned_suites/scale.py").write_text(textwrap.dedent(SUITE))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
         patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
@@ -264,7 +264,7 @@ def room(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def suite(room):
-    return load_suites(room / "ruler")["scale"]
+    return load_suites(room / "tuned_suites")["scale"]
 
 
 @pytest.fixture(scope="module")
