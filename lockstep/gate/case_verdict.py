@@ -1,4 +1,7 @@
-"""The gate's requests and verdicts. The parent process imports this module, so it must not import torch."""
+"""Define the gate's requests and verdicts as data; ``lockstep.gate.trial`` decides them.
+
+The parent process imports this module, so it must not import torch.
+"""
 
 from __future__ import annotations
 

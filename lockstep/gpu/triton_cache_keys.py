@@ -1,4 +1,4 @@
-"""Make the keys of Triton's cache independent of the order in which kernels are called."""
+"""Give each kernel one key in Triton's cache, whichever kernels a process called before."""
 
 from __future__ import annotations
 

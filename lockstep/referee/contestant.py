@@ -212,10 +212,13 @@ def _fill(inputs: Inputs, values: Inputs) -> None:
     """Copy values into the inputs of a set.
 
     Raises:
-        Refused: an input has another shape or number than in the first draw.
+        Refused: an input has another shape, or another number of tensors, than in the first draw.
     """
     for name, value in values.items():
         if not fits(inputs[name], value):
-            raise Refused(f"input {name!r} has another shape in each draw, so no other values can be drawn in place")
+            shapes = [[tuple(tensor.shape) for tensor in tensors_of(one)] for one in (inputs[name], value)]
+            raise Refused(
+                f"input {name!r} had shapes {shapes[0]} in the first draw and has {shapes[1]} now: draw equal shapes"
+            )
         for target, tensor in zip(tensors_of(inputs[name]), tensors_of(value), strict=True):
             span(target).copy_(span(tensor))

@@ -7,8 +7,8 @@ Models stay in training mode and are called under ``no_grad``. The differences f
 - Inputs are drawn on the device, with a seed that a candidate does not know; integers stay integers, and must be equal.
 - The reference is ``Model`` in float64, or in float32 without TF32 if float64 fails or is slow.
 - The error is the relative norm, not the error of each element, and the norm around the mean. The tolerance is
-  KernelBench's number for the dtype. If twice the error of ``Model`` itself is larger, the tolerance is that, up to ten
-  times KernelBench's number: torch computes convolutions in TF32, whose error is 3e-4.
+  KernelBench's number for the dtype or twice the error of ``Model`` itself, whichever is larger, but at most ten times
+  KernelBench's number. ``Model`` may be less exact because torch computes convolutions in TF32, whose error is 3e-4.
 - A file may define ``check(outputs, expected, *inputs)``, which returns what is wrong, or "". It is for problems with
   several right results (the order of ties, signs of a factorisation).
 """

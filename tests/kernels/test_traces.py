@@ -55,4 +55,5 @@ def test_a_case_of_each_of_three_families_is_traced():
 def test_a_change_of_another_family_is_no_change_of_this_one(suite):
     files = family_files(ROOT, ("kernels",), suite).files
     families = {Path(name).parts[1] for name in files if name.endswith(".py") and name.count("/") > 1}
-    assert families == {"call_plans", "common", suite.family} | ({"linear"} if suite.family == "norm_linear" else set())
+    assert suite.family in families
+    assert families <= {"call_plans", "common", suite.family} | ({"linear"} if suite.family == "norm_linear" else set())
