@@ -151,6 +151,26 @@ def test_a_timer_of_the_package_is_used(hold):
     assert len(asked) == len(WARPS)
 
 
+def test_tritons_own_file_of_choices_is_neither_read_nor_written(hold):
+    """Its key has line numbers: base and head of a moved kernel would differ."""
+    asked = []
+
+    class Cached(Autotuner):
+        def check_disk_cache(self, key, configs, bench):
+            asked.append(key)
+            self.cache[key] = configs[0]
+            return True
+
+    with hold().held():
+        cached = tuner(FASTEST_2, kind=Cached)
+        cached.cache_results = True
+        assert launch(cached) == 1  # a class of its own decides for itself
+        own = tuner(FASTEST_2, function=copy_and_add)
+        own.cache_results = True  # Triton's would ask for a GPU
+        assert launch(own) == 2
+    assert len(asked) == 1
+
+
 def test_a_pruned_list_is_tuned_within_what_is_left(hold):
     def prune(configs, named, **_):
         return [config for config in configs if config.num_warps > 2]

@@ -1,7 +1,7 @@
 """Let Triton's tuners take stored choices, and choose by this project's replays where nothing is stored.
 
-``Autotuner._bench`` is the only place where a tuner measures, so it is the only method that is replaced. Subclasses
-with a ``run`` of their own that reads choices first, Gluon's kernels, and heuristics beside a tuner end there.
+``Autotuner._bench`` is the only place where a tuner measures, so it is replaced, and Triton's cache of choices too.
+Subclasses with a ``run`` of their own, Gluon's kernels, and heuristics beside a tuner end there.
 """
 
 from __future__ import annotations
@@ -72,12 +72,17 @@ class Tuners:
             # A tuner takes the configuration with the least time.
             return [0.0 if settings(config) == self._chosen[asked.identity] else 1.0] * 3
 
-        if not self.retune:
-            Autotuner._bench = answer
+        def uncached(tuner: Any, key: Any, configs: Any, benchmark: Callable[[], Any]) -> bool:
+            benchmark()
+            return False
+
+        # Triton's own cache of choices counts line numbers, and must not receive held choices.
+        cached = Autotuner.check_disk_cache
+        Autotuner._bench, Autotuner.check_disk_cache = bench if self.retune else answer, uncached
         try:
             yield
         finally:
-            Autotuner._bench = bench
+            Autotuner._bench, Autotuner.check_disk_cache = bench, cached
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[list[Choice]]:
