@@ -9,4 +9,4 @@ from tools.scoreboard.command import Scoreboard
 VERBS = (Evaluate, Pictures, Scoreboard)
 
 if __name__ == "__main__":
-    main()
+    main("python -m tools")

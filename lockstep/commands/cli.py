@@ -61,13 +61,16 @@ def expect_folder(file: Path | None) -> None:
         raise UsageError(f"{file} cannot be written: the folder {file.absolute().parent} does not exist")
 
 
-def main() -> None:
+def main(program: str = "lockstep") -> None:
     """Run the command and end the process with its exit status. docs/exit-statuses.md has the table.
 
     Statuses 1 and 2 are verdicts of a verb. Every error, from whatever source, ends with ``BROKEN`` or ``USAGE``.
+
+    Args:
+        program: the command that usage lines show.
     """
     try:
-        status = _status()
+        status = _status(program)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output has closed the pipe; flushing the remaining output must not raise again at exit.
@@ -76,11 +79,11 @@ def main() -> None:
     sys.exit(status)
 
 
-def _status() -> int:
+def _status(program: str) -> int:
     """Run the command line and return its exit status."""
     verbose = False
     try:
-        arguments = _parse()
+        arguments = _parse(program)
         verbose = arguments.verbose
         log.enable(verbose)
         if arguments.config:
@@ -148,7 +151,7 @@ def _advice_on(error: Exception) -> str:
     return ""
 
 
-def _parse() -> argparse.Namespace:
+def _parse(program: str) -> argparse.Namespace:
     """Load the requested verb and parse the command line.
 
     Raises:
@@ -162,7 +165,7 @@ def _parse() -> argparse.Namespace:
     common_args.get_version = functools.cache(common_args.get_version)
     parser, _ = asv.commands.make_argparser()
     parser.description = "Measure GPU kernels in lockstep, store their history, find what changed."
-    _rename(parser, "lockstep", f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
+    _rename(parser, program, f"lockstep {version('kernel-lockstep')} (asv {asv.__version__})")
     try:
         arguments: argparse.Namespace
         arguments, unknown = parser.parse_known_args()
