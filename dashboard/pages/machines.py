@@ -75,7 +75,11 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     """Return a table of all machines, a section on the controls and toolchains of each, and the unreadable files."""
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
-    parts: list[Any] = [table(_HEAD, [_row(health, now) for health in all_health], "Machines")]
+    cells = [_cells(health, now) for health in all_health]
+    # A column without a value says nothing.
+    kept = [at for at in range(len(_HEAD)) if any(row[at].children != "–" for row in cells)]
+    rows = [html.Tr([row[at] for at in kept]) for row in cells]
+    parts: list[Any] = [table([_HEAD[at] for at in kept], rows, "Machines")]
     parts += [
         html.P(f"{sentence}.", className="dim") for sentence in (*results.refused, *ended_machines(results).sentences())
     ]
@@ -135,7 +139,7 @@ def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: S
     return {"data": data, "layout": figure}
 
 
-def _row(health: MachineHealth, now: int) -> Any:
+def _cells(health: MachineHealth, now: int) -> list[Any]:
     silent = health.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
     if health.reported_at:
@@ -144,7 +148,7 @@ def _row(health: MachineHealth, now: int) -> Any:
     if health.records:
         share = f"{100 * health.throttled / health.records:.0f} %"
         throttled = " ".join([share, ", ".join(reason for reason, _ in health.reasons)]).strip()
-    cells = [
+    return [
         html.Td(html.A(health.machine, href=f"#{_anchor(health)}", className="link mono row")),
         html.Td(health.run.host.get("gpu") or health.run.strings.get("gpu") or health.run.strings.get("cpu") or "–"),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
@@ -163,7 +167,6 @@ def _row(health: MachineHealth, now: int) -> Any:
         html.Td(str(health.failed or "–"), className="failed" if health.failed else "dim"),
         html.Td(toolchain_text(health.run), className="dim wide"),
     ]
-    return html.Tr(cells)
 
 
 def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:

@@ -77,6 +77,11 @@ def families(results: Results, statuses: Statuses) -> Any:
     )
 
 
+def shown_suites(statuses: Statuses) -> list[str]:
+    """Return the suites that the table of families shows."""
+    return sorted({key.suite for key in _loudest(statuses).rows.keys})
+
+
 class _Family:
     """One row of the table: the cells by the name of their column, and where the row stands."""
 

@@ -1,0 +1,270 @@
+"""Write the pages of a snapshot: one overview per machine, the families, the alerts, the commits and the machines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from dash import html
+
+from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, parse_family, query_values
+from dashboard.charts.variant_styles import suite_styles, swatch
+from dashboard.pages import alert, alerts, commit, family, machines, overview
+from dashboard.pages.default_cases import first_cache, first_cases
+from dashboard.pages.overview_answer import MOST_NEWS, counted, news
+from dashboard.pages.overview_families import families, shown_suites
+from dashboard.pages.overview_machine import newest_first, opening_machine
+from dashboard.pages.overview_quantities import TIME, of_choice, shown_quantity
+from dashboard.pages.parts import commit_line, commit_link, mono, table
+from dashboard.server.app import PLOTLY
+from dashboard.snapshot.static_html import DRAW_SCRIPT, page
+from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.member_levels import member_levels
+from lockstep.alerts.database.alert_row import Tracked, now_ms
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.listing import Choice, OpenAlerts
+from lockstep.alerts.database.listing import Page as AlertPage
+from lockstep.alerts.database.location import default_state
+from lockstep.alerts.database.store import AlertStore
+from lockstep.compare.at_commit import compare_commit
+from lockstep.compare.series_of_suite import keys_of
+from lockstep.compare.series_status import reference
+from lockstep.compare.shown_quantities import quantities_of
+from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
+from lockstep.history.asv_project import open_project, repository_of
+from lockstep.history.display_names import natural
+from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.suite.thresholds import FILE, Thresholds, read_thresholds
+
+#: Maximum number of alerts with a page, of commits with a page per machine, and of rows on a commit's page.
+MOST_ALERTS, MOST_COMMITS, MOST_ROWS = 100, 50, 200
+
+_NAVIGATION = {
+    **{"Overview": "/", "Alerts": "/alerts", "Commits": "/commits", "Machines": "/machines"},
+    "asv": "../index.html",
+}
+
+_ASSETS = Path(__file__).parents[1] / "assets"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the pages show, and the files that are written.
+
+    Attributes:
+        alerts: the most urgent alerts.
+        open_alerts: the open alerts by machine, for the overviews.
+        now: the time in ms since 1970.
+    """
+
+    results: Results
+    findings: Findings
+    thresholds: Thresholds
+    alerts: AlertPage
+    open_alerts: Mapping[str, OpenAlerts]
+    now: int
+
+    def compared(self, machine: str) -> Commit | None:
+        """Return the commit with which a machine's overview compares: that of seven days before its newest results."""
+        return reference(self.results, machine, "7d")
+
+    def suites(self, machine: str) -> list[str]:
+        """Return the suites that the machine's overview lists; each has a page."""
+        return shown_suites(self._statuses(machine))
+
+    def _statuses(self, machine: str) -> Any:
+        found = self.findings.of_machine(self.results, machine)
+        quantity = shown_quantity(self.results, machine, TIME)
+        return of_choice(self.results, machine, "all", quantity, self.compared(machine), found, self.thresholds)
+
+    def overview(self, machine: str) -> Any:
+        """Return the overview of a machine."""
+        found, statuses = self.findings.of_machine(self.results, machine), self._statuses(machine)
+        others = [html.A(name, href=OverviewAddress(name).link(), className="link mono") for name in self.machines]
+        links = [part for other in others for part in (" · ", other)][1:]
+        return html.Main(
+            [
+                *overview.said(self.results, machine, "7d", 0, self.findings),
+                html.P(["Machines: ", *links], className="said"),
+                *news(self.results, self.open_alerts[machine], machine),
+                *counted(statuses, found),
+                families(self.results, statuses),
+            ]
+        )
+
+    @property
+    def machines(self) -> list[str]:
+        """The machines, the one measured last first."""
+        return newest_first(self.results)
+
+    def family(self, machine: str, suite: str) -> Any:
+        """Return the page of a family with its most informative cases."""
+        results = self.results
+        keys = keys_of(results, suite)
+        cases = sorted({key.case for key in keys}, key=natural)
+        l2 = first_cache(results, machine, suite, (), sorted({key.l2 for key in keys}))
+        quantities = quantities_of(results, suite)
+        address = FamilyAddress(
+            machine,
+            suite,
+            tuple(first_cases(results, machine, suite, l2, cases)),
+            l2,
+            ("latency", "speedup") if "speedup" in quantities else quantities[:1],
+            tuple({key.variant: None for key in keys}),
+        )
+        styles = suite_styles(results, suite)
+        legend = [part for name in address.variants for part in (" ", html.Span([swatch(styles[name]), name]))]
+        charts = family.trends(results, address, "light", self.findings.of_machine(results, machine))
+        return html.Main(
+            [
+                html.Div([html.H1(f"{suite} on {machine}", className="mono")], className="crumbs"),
+                html.P(legend[1:], className="said"),
+                html.H2("Over the commits"),
+                html.Div(charts, className="charts"),
+                html.H2("At the newest commit"),
+                *family.latest(results, address, "light"),
+            ]
+        )
+
+    def alert(self, tracked: Tracked) -> Any:
+        """Return the page of an alert."""
+        found = self.findings.of_machine(self.results, tracked.alert.machine)
+        levels = member_levels(self.results, tracked.alert, found, alert.MOST_SERIES)
+        return html.Main(alert.body(tracked, self.results, "light", (), levels))
+
+    def list_of_alerts(self) -> Any:
+        """Return the page that lists the alerts."""
+        rows = alerts.listed(self.alerts, "urgent", "all", 0, self.alerts.total, "", self.now)
+        return html.Main([html.H1("Alerts"), *rows])
+
+    def commit(self, machine: str, one: Commit) -> Any:
+        """Return the page of a commit: what changed on a machine against the commit before."""
+        found = compare_commit(
+            self.results, machine, one.hash, self.findings.of_machine(self.results, machine), self.thresholds
+        )
+        loud = [LOUDEST.index(verdict) for verdict in ("failed", *CHANGED, "new")]
+        rows = []
+        for place in np.flatnonzero(np.isin(found.differences.verdict, loud))[:MOST_ROWS].tolist():
+            row, difference = found[place].row, found[place].difference
+            size = "" if difference.percent is None else f"{difference.percent:+.1f} %".replace("-", "−")
+            words = f"{SIGNS[difference.verdict]} {word(difference.verdict, row.unit)} {size}"
+            cells = (row.suite, row.variant, " ".join((row.case, row.l2)), words, row.reason)
+            kind = {"failed": "failed", "slower": "slower", "faster": "faster"}.get(difference.verdict, "")
+            rows.append(html.Tr([html.Td(text, className=kind if text == words else "") for text in cells]))
+        changed = [table(("Family", "Variant", "Case", "Change", "Why"), rows, "Changes")] if rows else []
+        return html.Main(
+            [
+                html.H1([*commit_line(one), " on ", mono(machine)], className="answer"),
+                html.Div(commit.families(found), className="cards"),
+                *(changed or [html.P("No series changed, failed or began.", className="said")]),
+            ]
+        )
+
+    def list_of_commits(self) -> Any:
+        """Return the page that lists the commits of each machine, the newest first."""
+        parts: list[Any] = [html.H1("Commits")]
+        for machine in self.machines:
+            lines = [html.Li([commit_link(one, machine), *commit_line(one)[1:]]) for one in self.commits(machine)]
+            parts += [html.H2(mono(machine)), html.Ul(lines, className="card commits")]
+        return html.Main(parts)
+
+    def commits(self, machine: str) -> tuple[Commit, ...]:
+        """Return the newest commits of a machine, the newest first."""
+        return self.results.commits(machine)[: -MOST_COMMITS - 1 : -1]
+
+
+def write_pages(conf: Any, folder: Path) -> int:
+    """Analyse the results of an asv project, write the pages into a folder, and return their number.
+
+    Raises:
+        StateError, StoreError, ThresholdsError: the alerts, the results or the thresholds cannot be used.
+    """
+    results_dir = Path(conf.results_dir)
+    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
+    thresholds, repo = read_thresholds(Path(FILE)), repository_of(conf, results_dir)
+    store, database = open_project(conf, results_dir, repo), Database(default_state(results_dir))
+    try:
+        kept = AlertStore(database)
+        kept.sync(analyse_store(store, thresholds, repo, packages)[1].current_alerts)
+        results = store.current()
+        snapshot = Snapshot(
+            results,
+            Findings(store.cache, repo, packages, Path(FILE)),
+            thresholds,
+            kept.page(Choice(), "urgent", 0, MOST_ALERTS),
+            {machine: kept.open_on(machine, MOST_NEWS) for machine in results.machines},
+            now_ms(),
+        )
+    finally:
+        database.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_ASSETS / "lockstep.css", folder)
+    shutil.copy(PLOTLY, folder / "plotly.min.js")
+    (folder / "draw.js").write_text(DRAW_SCRIPT, encoding="utf-8")
+    return write(snapshot, folder, conf.project) if results.machines else 0
+
+
+def write(snapshot: Snapshot, folder: Path, project: str) -> int:
+    """Write the pages of a snapshot into a folder, and return their number."""
+    results = snapshot.results
+    opening = opening_machine(results)
+    made: dict[str, tuple[str, Any]] = {}
+    for machine in snapshot.machines:
+        name = "index.html" if machine == opening else _file("machine", machine)
+        made[name] = (machine, lambda machine=machine: snapshot.overview(machine))
+        for suite in snapshot.suites(machine):
+            made[_file("family", machine, suite)] = (suite, lambda m=machine, s=suite: snapshot.family(m, s))
+        for one in snapshot.commits(machine):
+            made[_file("commit", one.hash, machine)] = (one.short, lambda m=machine, c=one: snapshot.commit(m, c))
+    for tracked in snapshot.alerts.alerts:
+        made[_file("alert", str(tracked.id))] = (f"alert {tracked.id}", lambda one=tracked: snapshot.alert(one))
+    made["alerts.html"] = ("alerts", snapshot.list_of_alerts)
+    made["commits.html"] = ("commits", snapshot.list_of_commits)
+    made["machines.html"] = ("machines", lambda: html.Main(machines.body(results, "light", snapshot.now)))
+
+    def file_of(address: str) -> str:
+        name = _file_of(results, address, opening)
+        return name if name in made or name == "../index.html" else ""
+
+    navigation = [html.A(name, href=address) for name, address in _NAVIGATION.items()]
+    written = f"{datetime.fromtimestamp(snapshot.now / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    for name, (title, build) in made.items():
+        text = page(f"{title} · {project}", build(), navigation, f"{project}, written {written}", file_of)
+        (folder / name).write_text(text, encoding="utf-8")
+    return len(made)
+
+
+def _file(*parts: str) -> str:
+    """Return the name of a file. A name with characters that an address would have to escape ends with a digest."""
+    plain = re.sub(r"[^\w.-]+", "-", "-".join(parts), flags=re.ASCII)
+    digest = "" if plain == "-".join(parts) else f"-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
+    return f"{plain[:120]}{digest}.html"
+
+
+def _file_of(results: Results, address: str, opening: str) -> str:
+    """Return the file of an address of the dashboard, which may not have been written."""
+    parts = urlsplit(address)
+    if parts.path in ("/alerts", "/commits", "/machines"):
+        return f"{parts.path[1:]}.html"
+    if parts.path.startswith("/alert/"):
+        return _file("alert", parts.path.removeprefix("/alert/"))
+    if parts.path == "/":
+        machine = query_values(parts.query, "machine")["machine"] or opening
+        return "index.html" if machine == opening else _file("machine", machine)
+    at = parse_commit(parts.path, parts.query)
+    if at is not None:
+        machine = at.machine or next((name for name in results.machines if results.run_at(name, at.commit)), "")
+        return _file("commit", at.commit, machine)
+    # The page of a series is part of the page of its family.
+    one = parse_family(parts.path.replace("/series/", "/family/", 1), parts.query)
+    return _file("family", one.machine, one.suite) if one else address
