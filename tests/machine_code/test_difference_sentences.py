@@ -182,12 +182,13 @@ def test_each_version_and_default_that_differs_is_a_sentence():
     assert list(compiler_differences(base, base)) == []
 
 
-def test_a_report_begins_with_the_compilers_and_ends_with_the_cases():
+def test_a_report_begins_with_the_number_of_cases_and_the_compilers():
     facts = CompilerFacts({"triton": "3.9.0"}, {})
     head = {KEY: replace(CODE, kernels=(made(registers=170),)), OTHER: replace(CODE, kernels=(made(registers=172),))}
     comparison = Comparison(Target.parse("sm_90"), {KEY: CODE, OTHER: CODE}, head, compilers=(facts, facts))
-    assert list(diff_lines(comparison, "old", "new, both at HEAD"))[:7] == [
+    assert list(diff_lines(comparison, "old", "new, both at HEAD")) == [
         "sm_90: old → new, both at HEAD",
+        "  cases: 2 changed",
         "  the compilers have the same versions and the same default options",
         "  machine code: 2 worse",
         "    product (toy/linear.py:7): registers 168 → 172",
@@ -195,3 +196,47 @@ def test_a_report_begins_with_the_compilers_and_ends_with_the_cases():
         "    product (toy/linear.py:7): registers 168 → 170",
         "      linear tile at M=1",
     ]
+
+
+@pytest.mark.parametrize(("changes", "told"), [(4, "and in 1 more way: linear"), (5, "and in 2 more ways: linear")])
+def test_of_many_changes_of_a_kernel_three_are_shown(changes, told):
+    keys = [CaseKey("linear", "tile", f"M={number}") for number in range(changes)]
+    head = {key: replace(CODE, kernels=(made(registers=170 + number),)) for number, key in enumerate(keys)}
+    comparison = Comparison(Target.parse("sm_90"), dict.fromkeys(keys, CODE), head)
+    lines = list(diff_lines(comparison, "old", "new"))
+    assert lines[1] == f"  cases: {changes} changed"
+    assert sum("registers 168 →" in line and "toy/linear.py" in line for line in lines) == 3
+    assert any(line.strip().startswith(told) for line in lines)
+
+
+TUNED = [replace(KERNEL, configuration=f"BLOCK 64, num_warps {warps}", identity=f"t{warps}") for warps in (2, 4, 8, 16)]
+
+
+def tuned(*kernels):
+    """A case that launches a tuned kernel in these configurations."""
+    return CaseCode(tuple(kernels), ("given x=t0", *(f"with {one.configuration}: launch [4] (t0)" for one in kernels)))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "sentence"),
+    [
+        (TUNED, TUNED[:3], "configuration removed: num_warps 16"),
+        (TUNED[:3], TUNED[1:], "configuration removed: num_warps 2; configuration added: num_warps 16"),
+        (TUNED[:1], TUNED, "configuration added: num_warps 4; num_warps 8 and 1 more"),
+        (TUNED[:0], TUNED, "launched now in 4 configurations"),
+        (TUNED, TUNED[:0], "launched no more in 4 configurations"),
+    ],
+)
+def test_configurations_are_paired_by_what_they_set(base, head, sentence):
+    [change] = differences({KEY: tuned(*base)}, {KEY: tuned(*head)})
+    assert (change.kernel, change.sentence) == ("product", sentence)
+    assert differing({KEY: tuned(*base)}, {KEY: tuned(*head)}) == (set(), set()), "nothing needs to be compiled"
+
+
+def test_a_configuration_is_compared_with_itself_in_a_longer_list():
+    spilled = replace(TUNED[3], identity="i1", machine=SPILLED.machine)
+    base, head = {KEY: tuned(*TUNED)}, {KEY: tuned(TUNED[0], spilled)}
+    removed, changed = differences(base, head)
+    assert removed.sentence == "configuration removed: num_warps 4; num_warps 8"
+    assert (changed.before, changed.after) == (TUNED[3], spilled)
+    assert differing(base, head) == ({"t16"}, {"i1"})

@@ -198,7 +198,8 @@ def _change_lines(group: Sequence[CodeChange]) -> Iterator[str]:
         yield f"      {used_by(change.cases)}"
     unshown = [key for change in group if change not in shown for key in change.cases]
     if unshown:
-        yield f"      and in {len(group) - len(shown)} more ways: {used_by(unshown)}"
+        count = len(group) - len(shown)
+        yield f"      and in {count} more way{'s' * (count > 1)}: {used_by(unshown)}"
 
 
 def _severity(change: CodeChange) -> tuple[int, int]:
