@@ -377,12 +377,6 @@ class Query(BaseModel):
     """Where the list goes on, as the Link header of the previous answer says."""
 
 
-class TrendsQuery(BaseModel):
-    """Parameters of the series, by name: ``variant=triton&case=M=8``."""
-
-    model_config = ConfigDict(extra="allow")
-
-
 class AlertsQuery(Query):
     """Which alerts a list holds."""
 

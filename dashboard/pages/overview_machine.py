@@ -74,7 +74,8 @@ def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
 
 def _numbers(results: Results, machine: str) -> int:
     """Count a machine's numbers at its last ``RECENT`` commits. A case that failed or is n/a has no number."""
-    return int(np.isfinite(results.newest(machine, RECENT).value).sum())
+    trends = results.trends(results.series(machine=machine), RECENT)
+    return sum(int(np.isfinite(trend.value).sum()) for trend in trends)
 
 
 def _measured_at(results: Results, machine: str) -> int:

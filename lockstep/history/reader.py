@@ -89,7 +89,6 @@ class Numbers:
         starts: index of each series' first point, followed by the total number of points.
         series: the stored number of each series.
         version: the stored number of each point's version.
-        baseline: the variant that each ratio refers to ("" if none), if the query asked for baselines.
     """
 
     starts: list[int]
@@ -107,7 +106,6 @@ class Numbers:
     mde: Floats
     number: Ints
     repeat: Ints
-    baseline: NDArray[Any] | None = None
 
 
 #: Columns of points by name, of equal length. Texts and samples are Python objects.
@@ -148,12 +146,6 @@ class Reader:
         for start in range(0, len(series), portion):
             asked = series[start : start + portion]
             yield _in_order(self._columns(source, source.joined.stored(asked)), source, asked)
-
-    def all_numbers(self, source: Source) -> Numbers:
-        """Return all points of a source at once, with the baselines of their ratios. Use it for a few runs only."""
-        sql = f"SELECT {_NUMBERS}, baseline FROM read_parquet(?) WHERE run IN ({_listed(source.ids.tolist())})"
-        columns = self._ask(sql, source)
-        return _in_order({name: _filled(values, COLUMNS[name]) for name, values in columns.items()}, source)
 
     def rows(
         self,
@@ -244,17 +236,15 @@ class Reader:
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in columns.items()}
 
 
-def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int] | None = None) -> Numbers:
-    """Return a machine's points, sorted by series and commit; only those of the ``requested`` series, unless None.
+def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) -> Numbers:
+    """Return a machine's points of the ``requested`` series, sorted by series and commit.
 
     Args:
         stored: columns of stored points, by name.
         source: the machine's runs and their order.
         requested: numbers of the series.
     """
-    rows = np.arange(len(stored["run"]))
-    if requested is not None:
-        rows = np.flatnonzero(lookup(np.asarray(requested, dtype=np.int64), stored["series"])[1])
+    rows = np.flatnonzero(lookup(np.asarray(requested, dtype=np.int64), stored["series"])[1])
     rows = source.in_order(stored["run"], stored["series"], rows)
     column = source.averaged({name: values[rows] for name, values in stored.items()})
     series, (place, _) = column["series"], lookup(source.ids, column["run"])
@@ -267,7 +257,6 @@ def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int] |
         error=errors(column),
         log_ratio=log_ratios(column),
         ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
-        baseline=column.get("baseline"),
         **{name: column[name] for name in ("version", "state", "value", "low", "high", "mde", "number", "repeat")},
     )
 

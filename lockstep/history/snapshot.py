@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -192,36 +192,14 @@ class Results:
                 if index and one_series in index.numbers:
                     requested[one_series.machine].add(index.numbers[one_series])
         for name, numbers in requested.items():
-            yield from self.trends_of(name, numbers, last)
-
-    def trends_of(self, machine: str, numbers: Iterable[int], last: int | None = None) -> Iterator[Trend]:
-        """Yield the trends of a machine's series, given by the numbers that ``number`` returns; see ``trends``."""
-        index = self._machines[machine]
-        source = index.source if last is None else index.newest(last)
-        for batch in self._reader.numbers(source, sorted(numbers)):
-            yield from self._trends(batch, index)
-
-    def newest(self, machine: str, commits: int) -> Numbers:
-        """Return the points of a machine's newest commits as columns; ``version`` holds indices into ``versions``.
-
-        Args:
-            machine: one of ``machines``.
-            commits: the number of commits. Request only a few, because all of their points are in memory at once.
-        """
-        numbers = self._reader.all_numbers(self._machines[machine].newest(commits))
-        return replace(numbers, version=np.searchsorted(self._version_ids, numbers.version))
+            index = self._machines[name]
+            source = index.source if last is None else index.newest(last)
+            for batch in self._reader.numbers(source, sorted(numbers)):
+                yield from self._trends(batch, index)
 
     def count(self, machine: str) -> int:
         """Return the number of a machine's series; 0 for an unknown machine."""
         return self._machines[machine].count if machine in self._machines else 0
-
-    def number(self, series: Series) -> int:
-        """Return the number that identifies a series in ``Numbers.series``, in every cache and process.
-
-        Raises:
-            KeyError: the series does not exist.
-        """
-        return self._machines[series.machine].numbers[series]
 
     def points(self, *series: Series) -> list[Point]:
         """Return every point of these series with all stored facts, sorted by machine, series and commit.
@@ -305,7 +283,7 @@ class Results:
 
         [] for an unknown machine.
         """
-        return list(self.walk(machine))
+        return list(self.points_of(machine, self.columns(machine, COLUMNS)))
 
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
         """Return every point at a commit (full hash), in the order of ``series()``.
@@ -313,7 +291,7 @@ class Results:
         ``machine`` restricts them to the points of this machine.
         """
         machines = self.machines if machine is None else [machine]
-        return [point for name in machines for point in self.walk(name, commit)]
+        return [point for name in machines for point in self.points_of(name, self.columns(name, COLUMNS, commit))]
 
     def page(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
         """Return one page of a machine's points at a commit, and how many points all pages together have.
@@ -329,14 +307,6 @@ class Results:
         columns = self.columns(machine, COLUMNS, commit)
         page = {name: values[start : start + count] for name, values in columns.items()}
         return list(self.points_of(machine, page)), len(columns.get("series", ()))
-
-    def walk(self, machine: str, commit: str | None = None) -> Iterator[Point]:
-        """Yield the points of a machine at a commit one by one, in the order of ``series()``.
-
-        ``commit`` is the full hash; ``None`` for the newest point of each series. Unlike ``at`` and ``latest``, this
-        does not hold all points in memory. A point takes a kilobyte.
-        """
-        yield from self.points_of(machine, self.columns(machine, COLUMNS, commit))
 
     def _trends(self, numbers: Numbers, index: MachineIndex) -> Iterator[Trend]:
         version = np.searchsorted(self._version_ids, numbers.version).astype(np.int32)

@@ -77,24 +77,6 @@ def test_trends_points_and_latest_agree(recorded):
     assert all(point.commit == trends[point.series].commit[-1] for point in latest)
 
 
-def test_the_newest_points_in_columns(recorded):
-    [machine] = recorded.machines
-    found = recorded.newest(machine, 2)
-    first = len(recorded.commits(machine)) - 2
-    expected = {}
-    for trend in recorded.trends():
-        number = recorded.number(trend.series)
-        for at in range(len(trend)):
-            if trend.commit[at] >= first:
-                expected[number, int(trend.commit[at])] = (trend.value[at], trend.error[at], trend.version[at])
-    places = list(zip(found.series.tolist(), found.commit.tolist(), strict=True))
-    assert len(places) == len(expected)
-    told = np.array(list(zip(found.value, found.error, found.version, strict=True)))
-    np.testing.assert_array_equal(told, np.array([expected[place] for place in places]))
-    points = {(recorded.number(one.series), one.commit): one.baseline for one in recorded.latest(machine)}
-    assert all(text == points.get(place, text) for text, place in zip(found.baseline.tolist(), places, strict=True))
-
-
 def test_only_the_last_commits_if_asked(recorded):
     [machine] = recorded.machines
     last = {trend.series: trend for trend in recorded.trends(last=2)}
