@@ -94,6 +94,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         except TargetError as error:
             return fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
         loaded = load_suites(Path(conf.benchmark_dir))
+        if not loaded:
+            return fail(USAGE, f"{conf.benchmark_dir} (benchmark_dir in asv.conf.json) holds no suite")
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
         packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded)
