@@ -195,6 +195,9 @@ class _Tuning:
                 spent_s = time.monotonic() - started
                 left = f", about {spent_s * (len(futures) / len(done) - 1):.0f} s more" if done else ""
                 tell(f"compiling {name}: {len(done)} of {len(futures)} configurations in {spent_s:.0f} s{left}")
+            for kernel in mode.future_kernels.values():  # the mode itself stops at the first that does not compile
+                with contextlib.suppress(Exception):
+                    kernel.result()
 
     def fastest(self, device: Device, preferred: str) -> tuple[str, bool]:
         """Return what the fastest configuration sets, and whether it works."""
