@@ -122,7 +122,7 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
             with sigterm_interrupts(), closing(_recorder(conf, suites_by_name, args, say)) as recorder:
                 device = recorder.host["device"]
                 planned = _planned(suites, args, device)
-                errors.print(f"imported in {time.monotonic() - started:.0f} s", markup=False)
+                errors.print(f"the worker is ready after {time.monotonic() - started:.0f} s", markup=False)
                 for suite, of_suite in groupby(planned, lambda one: one[0]):
                     shown, of_table = [], list(of_suite)
                     try:

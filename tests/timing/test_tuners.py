@@ -171,6 +171,16 @@ def test_tritons_own_file_of_choices_is_neither_read_nor_written(hold):
     assert len(asked) == 1
 
 
+def test_a_kernel_without_a_readable_source_runs_and_is_not_stored(hold, tmp_path):
+    scope = {}
+    exec("def unknown(x, n): pass", scope)
+    with hold().held():
+        assert launch(tuner(FASTEST_2, function=scope["unknown"])) == 2
+        assert launch(tuner(FASTEST_8, function=copy)) == 8
+    [stored] = json.loads((tmp_path / NAME).read_text())["choices"]
+    assert stored["kernel"].endswith(".copy")
+
+
 def test_a_pruned_list_is_tuned_within_what_is_left(hold):
     def prune(configs, named, **_):
         return [config for config in configs if config.num_warps > 2]

@@ -108,7 +108,11 @@ class Tuners:
     def _asked(self, tuner: Any, args: Sequence[Any], meta: Mapping[str, Any]) -> Choice:
         """Return what a call asks of a tuner. The key has values of arguments and dtypes, as Triton's own key has."""
         if tuner not in self._sources:
-            self._sources[tuner] = source_of(tuner)
+            try:
+                self._sources[tuner] = source_of(tuner)
+            except Exception:
+                # A kernel whose source cannot be read runs all the same. Nothing is equal to it.
+                self._sources[tuner] = ""
         named = {**dict(zip(tuner.arg_names, args, strict=False)), **meta}
         named = {name: value for name, value in named.items() if name in tuner.arg_names}
         key = [named[name] for name in tuner.keys if name in named]
@@ -129,7 +133,7 @@ class Tuners:
                 with self._locked(_GPU, f"another process tunes on the GPU, then {asked.name}"):
                     self.tell(f"tuning {asked.name}: {len(tuning.configurations)} configurations, key {asked.key}")
                     chosen, works = tuning.fastest(self.device, self.choices.last(asked))
-                    if works:
+                    if works and asked.source:
                         self.choices.add(replace(asked, chosen=chosen))
         return chosen
 
