@@ -145,7 +145,8 @@ ADDRESSES = """
 
 
     def aligned(x):
-        return double(x) if x.data_ptr() % 16 == 0 and x[4:].data_ptr() & 15 == 0 else x * 2
+        both = (2 * x.shape[0] | x.data_ptr() | x[4:].data_ptr()) % 16
+        return double(x) if both == 0 and x.data_ptr() % 16 == 0 and x[4:].data_ptr() & 15 == 0 else x * 2
 
 
     def far(x):
@@ -342,7 +343,7 @@ def test_the_doctor_lists_question_line_cases_and_advice(codes):
     assert lines.startswith("base: 4 of 10 cases are traced; 6 questions stop the others")
     assert "toy/memory.py:5: asks torch.cuda.mem_get_info" in lines
     assert "    stops 1: scale memory at M=4096\n    Do: ask in the function" in lines
-    assert "toy/addresses.py:15: computes with a tensor's address (mod)" in lines
+    assert "toy/addresses.py:16: computes with a tensor's address (mod)" in lines
 
 
 COMMIT = "a" * 40

@@ -99,7 +99,10 @@ class Address(int):
     def __add__(self, other: int) -> int:
         return Address(int.__add__(self, other))
 
-    __radd__ = __add__
+    def __or__(self, other: int) -> int:
+        return Address(int.__or__(self, other) | 1 << 2 * _FAR)  # lies in no storage
+
+    __radd__, __ror__ = __add__, __or__
 
     def __sub__(self, other: int) -> int:
         return int.__sub__(self, other) if isinstance(other, Address) else Address(int.__sub__(self, other))
@@ -129,7 +132,7 @@ def _guarded(operation: str, plain: Any) -> Any:
 
 
 for _operation in (
-    *("mod", "rmod", "and", "rand", "or", "ror", "xor", "rxor", "rshift", "lshift", "mul", "rmul", "sub", "rsub"),
+    *("mod", "rmod", "and", "rand", "xor", "rxor", "rshift", "lshift", "mul", "rmul", "sub", "rsub"),
     *("floordiv", "rfloordiv", "truediv", "rtruediv", "divmod", "pow", "neg", "invert", "int", "float"),
     *("lt", "le", "gt", "ge", "eq", "ne", "str", "repr", "format"),
 ):
