@@ -88,8 +88,8 @@ def _beyond(value: float, low: float, high: float, least: float) -> int:
     return 1 if value > high + margin else -1 if value < low - margin else 0
 
 
-def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...], Level]:
-    """Return the changes in the errors of a variant, and the range of the errors since the last change.
+def error_changes(errors: Floats, baseline: Floats) -> tuple[Change, ...]:
+    """Return the changes in the errors of a variant.
 
     Args:
         errors: float64 [checks], relative to the reference's norm, zero or more and finite, oldest first.
@@ -114,7 +114,7 @@ def error_changes(errors: Floats, baseline: Floats) -> tuple[tuple[Change, ...],
         returned = not abs(_beyond(float(log_errors[-1]), old.low, old.high, STEP))
         left = 0.0 if returned else float(log_errors[-1] - log_errors[index - 1])
         changes.append(_change(index, index, size, left, "worse" if size > 0 else "better"))
-    return tuple(changes), level
+    return tuple(changes)
 
 
 def determinism_changes(same: Floats) -> tuple[Change, ...]:

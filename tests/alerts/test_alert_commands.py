@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -305,3 +306,19 @@ def test_changes_reports_unread_files(run, project, tmp_path):
         path.write_text("{")
     status, printed = run("changes", *options)
     assert (status, "7 of 7 files were not read: the file is not JSON (7)" in printed) == (3, True)
+
+
+def test_a_check_that_changed_leaves_the_noise_of_other_series_known(run, tmp_path):
+    commits = commits_of(tmp_path / "repo", LENGTH)
+    draw = random.Random(5)
+    for n, commit in enumerate(commits):
+        slower = (1.2 if n >= AT else 1.0) * draw.gauss(1, 0.005)
+        baseline = record(variant="torch", speedup=None, baseline="torch", deterministic=True)
+        speedup = replace(record().speedup, value=1.9 / slower, low=1.89 / slower, high=1.91 / slower)
+        changed = record(baseline="torch", speedup=speedup, deterministic=n < AT)
+        write_measurement(tmp_path / "repo" / "results", [baseline, changed], commit=commit, date=DATE + n)
+    words = ("changes", "--json", "--results", str(tmp_path / "repo" / "results"), "--cache", str(tmp_path / "cache"))
+    noise = {one["quantity"]: one["noise"] for one in json.loads(run(*words)[1])["changes"]}
+    assert noise.keys() == {"speedup", "deterministic"}
+    assert 0.003 < noise["speedup"]["scale"] < 0.01
+    assert noise["deterministic"] is None

@@ -5,6 +5,7 @@ import datetime
 import itertools
 import math
 import shutil
+import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,8 +24,8 @@ from lockstep.alerts.analysis.stored_analysis import change_from_json
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.compare.series_status import statuses
 from lockstep.detect import analyse
-from lockstep.history.store import Store
-from lockstep.suite.thresholds import Thresholds
+from lockstep.history.store import Store, StoreError
+from lockstep.suite.thresholds import Threshold, Thresholds
 
 LENGTH, AT = 30, 14
 NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
@@ -204,6 +205,32 @@ def test_a_damaged_file_is_moved_aside_and_made_anew(growing, damage, caplog):
     assert "is damaged" in caplog.text
     growing.kept = AnalysisFile(growing.store.cache)
     growing.says_the_same()
+
+
+def test_a_full_disk_leaves_the_findings_that_were_read(growing, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    try:
+        growing.add(growing.commits[:20], TWO)
+        growing.store = Store.open(growing.root, growing.repo, disk / "cache", patience=0.0)
+        results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
+        findings = Findings(growing.store.cache, growing.repo)
+        assert findings.of_machine(results, "slowdown").noise
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        shown = findings.of_machine(results, "slowdown")
+        assert shown.changes
+        assert shown.behaviour(shown.changes[0].series)
+        with pytest.raises(StoreError, match="its disk is full"):
+            analyse_store(growing.store, Thresholds(default=Threshold(min_effect=0.5)), growing.repo)
+        assert findings.of_machine(results, "slowdown") is shown
+        (disk / "filler").unlink()
+        analyse_store(growing.store, Thresholds(default=Threshold(min_effect=0.5)), growing.repo)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_readers_do_not_wait_for_a_writer(growing):

@@ -201,7 +201,7 @@ def test_what_is_worse_is_found_in_its_own_quantity_and_in_no_other(numbers, var
         for quantity in EXACT
         if (variant, quantity) in found
     }
-    detected["error"] = error_changes(history("error"), history("error", "plain"))[0]
+    detected["error"] = error_changes(history("error"), history("error", "plain"))
     detected["deterministic"] = determinism_changes(history("deterministic"))
     worse = {quantity: [one.index for one in changes if one.sense == "worse"] for quantity, changes in detected.items()}
     assert {quantity: at for quantity, at in worse.items() if at} == {quantity: [3] for quantity in wanted}

@@ -49,7 +49,7 @@ def follow_checks(
         ok = trend.state == STATES.index("ok")
         for version, points in enumerate(_by_version(trend, error, ok)):
             baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
-            changes, _ = error_changes(points.value, baseline_errors)
+            changes = error_changes(points.value, baseline_errors)
             changed.append(_followed("error", points, np.maximum(points.value, ROUNDING), changes, version))
         for version, points in enumerate(_by_version(trend, same, ok)):
             changes = determinism_changes(points.value)

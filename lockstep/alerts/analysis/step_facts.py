@@ -56,13 +56,16 @@ class StepBuilder:
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
         old, new = _numbers_of(followed, change, trend.value[before], trend.value[after])
-        step = Step(
+        better = followed.values.better
+        worse = -1.0 if better == "higher" else 1.0
+        low, high = sorted((worse * change.low, worse * change.high))
+        return Step(
             series=followed.name,
             before=self._facts(followed, change.last_before),
             after=self._facts(followed, change.index),
-            size=change.size,
-            low=change.low,
-            high=change.high,
+            size=worse * change.size,
+            low=low,
+            high=high,
             confidence=change.confidence,
             first=int(trend.commit[first]),
             last=last,
@@ -74,11 +77,12 @@ class StepBuilder:
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
+            left=worse * change.left,
             old=old,
             new=new,
+            better=better,
             measure=change.measure,
         )
-        return sized(step, followed.values.better, change)
 
     def _facts(self, followed: Followed, index: int) -> Facts:
         trend = followed.trend
@@ -180,16 +184,6 @@ def _numbers_of(
         return old, old + change.size
     new = float(np.median(after))
     return new - change.size, new
-
-
-def sized(step: Step, better: Better, change: Change) -> Step:
-    """Return the step with the size, interval and confidence of ``change``, which later points may alter."""
-    worse = -1.0 if better == "higher" else 1.0
-    low, high = sorted((worse * change.low, worse * change.high))
-    size, left = worse * change.size, worse * change.left
-    moved: dict[str, Any] = {"size": size, "low": low, "high": high, "left": left, "better": better}
-    moved |= {"confidence": change.confidence}
-    return Step(**(vars(step) | moved))
 
 
 def _seconds(run: Run, control: str) -> float:
