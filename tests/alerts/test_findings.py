@@ -17,9 +17,10 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses, packed
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses, MissingAnalyses, packed
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.stored_analysis import change_from_json
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.compare.series_status import statuses
@@ -284,6 +285,26 @@ def test_how_series_behave_is_read_from_the_file(growing):
             assert found.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9, nan_ok=True)
             told += len(whole.changes)
     assert told >= len(PLANTED)
+
+
+def test_findings_that_are_replaced_or_deleted_leave_no_wrong_answer(growing):
+    growing.add(growing.commits[:20], TWO)
+    results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
+    findings = Findings(growing.store.cache, growing.repo)
+    shown = findings.of_machine(results, "slowdown")
+    with growing.kept.writing() as connection:
+        connection.execute("DELETE FROM publication")
+    with pytest.raises(MissingAnalyses, match="load the page again"):
+        shown.changes  # noqa: B018
+    with pytest.raises(MissingAnalyses):
+        MachineFindings(growing.kept, "slowdown", "another key")
+    assert growing.kept.path.exists()
+    analyse_store(growing.store, Thresholds(), growing.repo)
+    assert findings.of_machine(results, "slowdown").changes
+    growing.kept.path.unlink()
+    assert findings.of_machine(results, "slowdown") is None
+    analyse_store(growing.store, Thresholds(), growing.repo)
+    assert findings.of_machine(results, "slowdown").changes
 
 
 def test_several_at_once_leave_what_one_leaves(growing):

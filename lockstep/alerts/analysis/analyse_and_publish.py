@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -15,10 +14,9 @@ from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import FoundChange
 from lockstep.history.cache_folder import only_one
-from lockstep.history.part_checks import DamagedPart, StoreError
+from lockstep.history.part_checks import DamagedPart
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.history.trouble import refused_by_disk
 from lockstep.suite.thresholds import Thresholds
 
 
@@ -38,13 +36,9 @@ def analyse_store(
         StoreError: the cache cannot be written.
     """
     try:
-        try:
-            return _analyse_store(store, thresholds, repo, packages)
-        except (DamagedPart, DamagedAnalyses):
-            return _analyse_store(store, thresholds, repo, packages)
-    except (sqlite3.DatabaseError, DamagedAnalyses, OSError) as error:
-        reason = refused_by_disk(error, store.cache) or f"{error}: choose another folder"
-        raise StoreError(f"the cache {store.cache} cannot be used: {reason}") from error
+        return _analyse_store(store, thresholds, repo, packages)
+    except (DamagedPart, DamagedAnalyses):
+        return _analyse_store(store, thresholds, repo, packages)
 
 
 def _analyse_store(

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lockstep.history.part_checks import move_aside
+from lockstep.history.part_checks import StoreError, move_aside
 from lockstep.history.sqlite_wal import keep_write_ahead_log
+from lockstep.history.trouble import refused_by_disk
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
@@ -43,8 +44,12 @@ _TABLES = """
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
-class DamagedAnalyses(Exception):
-    """The file of analyses is damaged and was moved aside. The next analysis makes it again."""
+class MissingAnalyses(StoreError):
+    """The requested analysis is not in the file of analyses, or there is no file yet."""
+
+
+class DamagedAnalyses(StoreError):
+    """The file of analyses was damaged and is moved aside. The next analysis makes it again."""
 
 
 class AnalysisFile:
@@ -68,11 +73,11 @@ class AnalysisFile:
         The connection stays open between calls, so a disk that becomes full or read-only does not end reading.
 
         Raises:
-            FileNotFoundError: there is no file yet.
+            MissingAnalyses: there is no file yet.
             DamagedAnalyses: the file is damaged.
-            sqlite3.OperationalError: the disk refuses to read.
+            StoreError: the disk refuses to read.
         """
-        with self._lock, self._moved_if_damaged():
+        with self._lock, self._errors():
             connection = self._opened()
             connection.execute("BEGIN")
             try:
@@ -86,9 +91,9 @@ class AnalysisFile:
 
         Raises:
             DamagedAnalyses: the file is damaged.
-            sqlite3.OperationalError: the disk refuses to write.
+            StoreError: the disk refuses to write.
         """
-        with self._lock, self._moved_if_damaged():
+        with self._lock, self._errors():
             if not self.path.exists():
                 self._create()
             connection = self._opened()
@@ -136,15 +141,24 @@ class AnalysisFile:
         return self._connection
 
     @contextmanager
-    def _moved_if_damaged(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
+        """Raise every error as a ``StoreError``, and move the file aside if it is damaged."""
         try:
             yield
-        except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError, LookupError) as error:
+        except (sqlite3.DatabaseError, zlib.error) as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code not in _DAMAGE:
-                raise
+                raise self._refused(error) from error
             self._move_aside(str(error))
-            raise DamagedAnalyses(f"{self.path} was damaged ({error}): run the analysis again") from error
+            raise DamagedAnalyses(f"{self.path} was damaged ({error}), and the next analysis makes it again") from error
+        except FileNotFoundError as error:
+            raise MissingAnalyses(f"there is no analysis of these results in {self.path.parent} yet") from error
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> StoreError:
+        reason = refused_by_disk(error, self.path.parent) or f"{error}: choose another folder"
+        return StoreError(f"the cache {self.path.parent} cannot be used: {reason}")
 
     def _move_aside(self, reason: str) -> None:
         """Move the damaged file aside, unless another process has replaced it meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, packed, unpacked
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed, unpacked
 from lockstep.alerts.analysis.detection import DetectedSeries
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis, analysis_from_json, analysis_json
 
@@ -21,7 +21,7 @@ def read_analysis(file: AnalysisFile, machine: str, state: str, ranges: str) -> 
             query = "SELECT content FROM analysis WHERE (machine, state, ranges) = (?, ?, ?)"
             row = connection.execute(query, (machine, state, ranges)).fetchone()
             return analysis_from_json(unpacked(row[0]).decode()) if row else None
-    except FileNotFoundError:
+    except MissingAnalyses:
         return None
 
 
@@ -31,7 +31,7 @@ def is_analysed(file: AnalysisFile, machine: str, state: str) -> bool:
         with file.reading() as connection:
             query = "SELECT 1 FROM analysis WHERE (machine, state) = (?, ?)"
             return connection.execute(query, (machine, state)).fetchone() is not None
-    except FileNotFoundError:
+    except MissingAnalyses:
         return False
 
 
@@ -48,7 +48,7 @@ def read_detected(file: AnalysisFile, machine: str) -> dict[str, DetectedSeries]
                 key: DetectedSeries(key, length, checksum, noise, unpacked(state), unpacked(found).decode())
                 for key, length, checksum, noise, state, found in rows
             }
-    except FileNotFoundError:
+    except MissingAnalyses:
         return {}
 
 

@@ -7,7 +7,6 @@ changes.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
 from lockstep.alerts.analysis.machine_findings import MachineFindings, published_at
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.history.part_checks import StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds
@@ -69,7 +69,7 @@ class Findings:
         if published:
             try:
                 return _read_findings(results, self._file, self._key(results), machine, published)
-            except (OSError, LookupError, DamagedAnalyses, sqlite3.OperationalError):
+            except StoreError:
                 # The file was deleted or damaged, or an analysis of newer results has deleted these findings.
                 self._published = ("", 0.0)
         self.request_analysis(results)
@@ -117,7 +117,7 @@ class Findings:
             self._published = key, published_at(self._file, key)
         except DamagedAnalyses:
             self._published = key, 0.0
-        except (OSError, sqlite3.OperationalError):
+        except StoreError:
             pass
         return self._published[1] if self._published[0] == key else 0.0
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, packed, unpacked
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed, unpacked
 from lockstep.alerts.analysis.followed_series import key_of, name_in
 from lockstep.alerts.analysis.stored_analysis import change_from_json, changes_json, found_from_json, shared_parts
 from lockstep.alerts.model import FoundChange
@@ -38,8 +38,8 @@ class MachineFindings:
             with several benchmark versions has that of the newest.
 
     Raises:
-        LookupError: there are no such findings.
-        FileNotFoundError, DamagedAnalyses, sqlite3.OperationalError: see ``AnalysisFile.reading``.
+        MissingAnalyses: there are no such findings.
+        StoreError: see ``AnalysisFile.reading``. The methods raise it too.
     """
 
     def __init__(self, file: AnalysisFile, machine: str, key: str) -> None:
@@ -51,7 +51,7 @@ class MachineFindings:
                 "SELECT id, analysis, content FROM publication WHERE (key, machine) = (?, ?)", (key, machine)
             ).fetchone()
             if row is None:
-                raise LookupError(f"there are no findings of {machine} for these results")
+                raise MissingAnalyses(f"there are no findings of {machine} for these results")
             self._id, self._analysis, content = row
             self._parts = shared_parts(json.loads(unpacked(content)))
             scales = connection.execute(
@@ -90,6 +90,8 @@ class MachineFindings:
         with self._file.reading() as connection:
             query = "SELECT content FROM finding WHERE (publication, place) = (?, ?)"
             rows = [connection.execute(query, (self._id, place)).fetchone() for place in places]
+            if None in rows:
+                raise MissingAnalyses("these findings were replaced by newer ones: load the page again")
             return [change_from_json(json.loads(unpacked(content)), self._parts) for (content,) in rows]
 
     def behaviour(self, name: SeriesName, version: int | None = None) -> Behaviour | None:
@@ -180,5 +182,5 @@ def published_at(file: AnalysisFile, key: str) -> float:
         with file.reading() as connection:
             [at] = connection.execute("SELECT max(at) FROM publication WHERE key = ?", (key,)).fetchone()
             return at or 0.0
-    except FileNotFoundError:
+    except MissingAnalyses:
         return 0.0
