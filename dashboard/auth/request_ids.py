@@ -6,6 +6,8 @@ import logging
 import re
 import secrets
 import sys
+import time
+from datetime import datetime
 
 from flask import Flask, Response, g, has_request_context, jsonify, request
 from werkzeug.exceptions import InternalServerError
@@ -31,6 +33,7 @@ def add_request_ids(server: Flask, access: Access) -> None:
     @server.before_request
     def begin() -> None:
         requested_id = request.headers.get(HEADER, "") if access.is_proxy(request.remote_addr) else ""
+        g.began = time.monotonic()
         g.request_id = requested_id if _ID.fullmatch(requested_id) else secrets.token_hex(8)
 
     @server.after_request
@@ -44,6 +47,30 @@ def add_request_ids(server: Flask, access: Access) -> None:
         if request.path.startswith("/api/"):
             return jsonify({"error": text, "request_id": _current()}), 500
         return Response(text, mimetype="text/plain"), 500
+
+
+def add_access_log(server: Flask, file: str) -> None:
+    """Write a line a request: time, id, address, forwarded addresses, request, status, bytes, seconds.
+
+    Args:
+        file: path of the file, or "-" for standard output.
+    """
+    handler = logging.StreamHandler(sys.stdout) if file == "-" else logging.FileHandler(file)
+    logger = logging.getLogger("lockstep.access")
+    logger.handlers[:], logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+
+    @server.after_request
+    def write(response: Response) -> Response:
+        at = datetime.now().astimezone().strftime("[%d/%b/%Y:%H:%M:%S %z]")
+        sent = f"{request.method} {request.environ.get('REQUEST_URI', '')} {request.environ['SERVER_PROTOCOL']}"
+        forwarded = request.headers.get("X-Forwarded-For", "-")
+        took = time.monotonic() - g.get("began", time.monotonic())
+        logger.info(
+            f'{at} {_current()} {request.remote_addr} ({forwarded}) "{sent}" {response.status_code} '
+            f"{response.calculate_content_length() or 0} {took:.6f}"
+        )
+        return response
 
 
 def _current() -> str:

@@ -20,6 +20,7 @@ from dashboard.auth.callback_bodies import add_checks
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
+from dashboard.auth.turns import add_turns
 
 #: Maximum rate of one person or address at one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}
@@ -71,6 +72,7 @@ class RequestSecurity:
         [counts] = RequestCounts.STORAGE_SCHEME
         self.limiter = Limiter(self._requester, app=server, default_limits=[RATES["any"]], storage_uri=f"{counts}://")
         server.register_error_handler(TooManyRequests, self._too_often)
+        add_turns(server, self._address)
         add_checks(app)
         self._csrf = CSRFProtect(server)
         server.after_request(self._headers)

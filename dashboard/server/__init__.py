@@ -1,1 +1,1 @@
-"""Serve the dashboard: the Dash application, gunicorn, connections and the verb ``lockstep dashboard``."""
+"""Serve the dashboard: the Dash application, waitress and the verb ``lockstep dashboard``."""

@@ -70,6 +70,7 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
 
 def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener: socket.socket) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from dashboard.auth.request_ids import add_access_log
     from dashboard.server.app import create_app
     from dashboard.server.serve import serve
     from lockstep.alerts.analysis.latest_findings import Findings
@@ -79,6 +80,8 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
 
     # The log records of this library would appear between our lines.
     logging.getLogger("flask-limiter").propagate = False
+    # Requests that wait for a thread are usual: a page asks for forty files at once.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     try:
         store = open_store(args)
         service = open_service(args, store.cache)
@@ -93,7 +96,12 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}{args.prefix}/ (Ctrl+C ends it)", flush=True)
     if access.proxies and not access.writable:
         print(f"Nobody can change alerts, because --proxy states addresses alone; {NAME_PEOPLE}", flush=True)
-    serve(app, listener, args.workers, access, args.access_log)
+    if args.access_log:
+        try:
+            add_access_log(app.server, args.access_log)
+        except OSError as error:
+            raise UserError(f"--access-log {args.access_log} cannot be written: {error.strerror}") from error
+    serve(app, listener, args.workers)
 
 
 def open_service(args: argparse.Namespace, cache: Path) -> AlertService:

@@ -1,87 +1,138 @@
-"""Serve with gunicorn: few workers with many threads, because each worker loads its own copy of the results."""
+"""Serve with waitress: few processes with many threads, because each process loads its own copy of the results.
+
+The main thread of waitress collects whole requests and sends buffered answers, so no thread waits for a slow client.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import multiprocessing
 import os
+import resource
+import select
+import signal
 import socket
 import sys
+import time
 from contextlib import suppress
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
 from typing import Any
 
+import waitress
 from dash import Dash
-from gunicorn.app.base import BaseApplication
+from waitress import wasyncore
 
-from dashboard.auth.credentials import Access
-from dashboard.server.connections import KEEP_ALIVE_S, worker_for
+from dashboard.auth.security import MOST_BODY
 from lockstep.processes.end_with_parent import end_with_parent
+
+#: Seconds for which a connection may be idle. Common proxies reuse their connections for 60 s (nginx, AWS ALB) or 75 s.
+#: If the server closes first, the proxy's next request is answered by a reset.
+KEEP_ALIVE_S = 90
+
+#: Seconds in which a worker that ends sends the answers to the requests that it has.
+_GRACE_S = 10.0
+
+#: Maximum bytes of headers, more than ordinary clients send.
+_MOST_HEADERS = 1 << 16
+
+#: Maximum connections of a worker, if the system allows so many open files, and files that it opens otherwise.
+_MOST_CONNECTIONS, _OTHER_FILES = 1 << 16, 256
 
 #: glibc's numbers of these settings, from <malloc.h>.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 
 _SETTINGS: dict[str, Any] = {
     "threads": 8,
-    "preload_app": True,
-    "control_socket_disable": True,
-    "loglevel": "warning",
-    "timeout": 120,
-    "graceful_timeout": 3,
-    "keepalive": KEEP_ALIVE_S,
-    # Time, id, the connection's address and what a proxy forwarded, request, status, bytes, seconds.
-    "access_log_format": '%(t)s %({x-request-id}o)s %(h)s (%({x-forwarded-for}i)s) "%(r)s" %(s)s %(B)s %(L)s',
+    "channel_timeout": KEEP_ALIVE_S,
+    "cleanup_interval": 5,
+    "max_request_header_size": _MOST_HEADERS,
+    "max_request_body_size": MOST_BODY,
+    "asyncore_use_poll": True,
+    # ``Access`` decides which of these headers are trusted.
+    "clear_untrusted_proxy_headers": False,
+    "ident": None,
 }
 
 
-class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, app: Dash, listener: socket.socket, workers: int, access: Access, log: str | None) -> None:
-        self._app = app
-        self._log = log
-        self._access = access
-        self._descriptor = listener.detach()  # gunicorn closes the descriptor
-        self._workers = workers
-        super().__init__()
-
-    def load_config(self) -> None:
-        for name, value in _SETTINGS.items():
-            self.cfg.set(name, value)
-        self.cfg.set("worker_class", worker_for(self._access))
-        self.cfg.set("workers", self._workers)
-        self.cfg.set("accesslog", self._log)
-        # gunicorn's workers look once a second whether their parent has ended, but not while a thread holds the GIL.
-        self.cfg.set("post_fork", lambda server, worker: end_with_parent(server.pid))
-        self.cfg.set("worker_exit", lambda server, worker: end_at_once(worker))
-        self.cfg.set("bind", f"fd://{self._descriptor}")
-
-    def load(self) -> Any:
-        return self._app.server
-
-
-def serve(app: Dash, listener: socket.socket, workers: int, access: Access, log: str | None = None) -> None:
-    """Serve ``app`` until interrupted.
+def serve(app: Dash, listener: socket.socket, workers: int) -> None:
+    """Serve ``app`` until SIGTERM or SIGINT. Start a worker anew if it ends.
 
     Args:
-        listener: a listening socket; gunicorn takes it over and closes it.
+        listener: a listening socket, which is closed at the end.
         workers: number of processes.
-        access: states the proxies, whose connections are not limited because they carry many people's requests.
-        log: file that gets one line a request, "-" for standard output; ``None`` for none.
     """
     warm(app)
     collect_seldom()
     share_arenas()
-    _Server(app, listener, workers, access, log).run()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    running: list[ForkProcess] = []
+    try:
+        while True:
+            running = [worker for worker in running if worker.is_alive()]
+            running += [_start(app, listener) for _ in range(workers - len(running))]
+            wait([worker.sentinel for worker in running])
+            print("lockstep: a process of the server ended unexpectedly, and starts again", file=sys.stderr, flush=True)
+            time.sleep(1)
+    except SystemExit:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        listener.close()
+        for worker in running:
+            worker.terminate()
+        until = time.monotonic() + _GRACE_S + 2
+        for worker in running:
+            worker.join(max(0.0, until - time.monotonic()))
+            worker.kill()
 
 
-def end_at_once(worker: Any) -> None:
-    """End the process of a worker that has served, without Python's usual clean-up.
+def _end(*_: Any) -> None:
+    raise SystemExit
 
-    On a busy host, freeing the loaded results takes longer than gunicorn waits. gunicorn would then kill the worker and
-    report that memory may be short. A worker that failed at its start is left to gunicorn, which then stops the server.
-    """
-    if worker.booted:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+
+def _start(app: Dash, listener: socket.socket) -> ForkProcess:
+    worker = multiprocessing.get_context("fork").Process(target=_work, args=(app, listener, os.getpid()))
+    # A signal that came before the worker is listed would leave the worker running.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return worker
+
+
+def _work(app: Dash, listener: socket.socket, parent: int) -> None:
+    """Answer requests until SIGTERM or SIGINT, and then those that have come."""
+    ending: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ending.append(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+    end_with_parent(parent)
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        most = min(hard, _MOST_CONNECTIONS) if hard != resource.RLIM_INFINITY else _MOST_CONNECTIONS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    sockets: dict[int, Any] = {}
+    server = waitress.create_server(
+        app.server, map=sockets, sockets=[listener], connection_limit=most - _OTHER_FILES, **_SETTINGS
+    )
+    while not ending:
+        wasyncore.loop(timeout=0.5, use_poll=True, map=sockets, count=1)
+    until = time.monotonic() + _GRACE_S
+    while time.monotonic() < until and select.select([server.socket], [], [], 0)[0]:
+        wasyncore.loop(timeout=0, use_poll=True, map=sockets, count=1)
+    server.del_channel()
+    server.socket.close()
+    while time.monotonic() < until and any(
+        channel.requests or channel.total_outbufs_len for channel in server.active_channels.values()
+    ):
+        wasyncore.loop(timeout=0.05, use_poll=True, map=sockets, count=1)
+    # Without Python's usual clean-up: on a busy host, freeing the loaded results takes longer than anybody waits.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def collect_seldom() -> None:

@@ -8,8 +8,8 @@ EXTRAS = {
     "gpu": {"torch", "triton"},
     "history": {"apprise", "duckdb", "sqlalchemy"},
     "dashboard": {
-        *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter", "flask_wtf", "gunicorn"),
-        *("plotly", "prometheus_client", "pydantic"),
+        *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter", "flask_wtf"),
+        *("plotly", "prometheus_client", "pydantic", "waitress"),
     },
     "postgresql": {"psycopg"},
 }

@@ -195,7 +195,7 @@ def dashboard(folder: Path, cache: Path, state: Path | None = None) -> Iterator[
 
 
 def workers_of(pid: int) -> list[int]:
-    """The processes that serve pages: gunicorn's children; an analysis is a child of theirs."""
+    """The processes that serve pages: the server's children; an analysis is a child of theirs."""
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from trees import MACHINE, record, write_measurement
 
-from dashboard.server.connections import BODY_S, HEADERS_S, KEEP_ALIVE_S, MOST_CONNECTIONS
+from dashboard.auth.turns import MOST_WAITING
+from dashboard.server.serve import KEEP_ALIVE_S
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -111,47 +113,37 @@ def one_answer(connection):
     ids=["half the headers", "nothing", "slow body", "slow large body", "pipelined", "never closes"],
 )
 def test_others_are_answered_while_a_client_sends_slowly(server, sent):
-    with clients(server, 40, sent):
+    with clients(server, 64, sent):
         time.sleep(0.3)
         waited = [asked(server) for _ in range(10)]
     # The median: one answer may be late on a busy machine, all are where threads wait for slow clients.
-    assert statistics.median(waited) < HEADERS_S / 2, waited
-
-
-def test_slow_headers_and_bodies_are_cut_off_however_steadily_they_come(server):
-    body = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
-    limits = {HALF: HEADERS_S, body: BODY_S}
-    with contextlib.ExitStack() as stack:
-        slow = {stack.enter_context(clients(server, 1, sent))[0]: limit for sent, limit in limits.items()}
-        began = time.monotonic()
-        for connection, limit in slow.items():
-            connection.settimeout(0.25)
-            said = b""
-            while not said and time.monotonic() - began < BODY_S + 30:
-                with contextlib.suppress(TimeoutError):
-                    for each in slow:
-                        each.sendall(b"x")
-                    said = connection.recv(1000)
-            assert said.startswith(b"HTTP/1.1 408 ")
-            assert limit - 0.5 < time.monotonic() - began < limit + 20
-            slow = {other: its for other, its in slow.items() if other is not connection}
+    assert statistics.median(waited) < 2.5, waited
 
 
 @pytest.mark.parametrize(
     ("header", "status"),
     [
-        ("Transfer-Encoding: chunked", 411),
         ("Content-Length: 1048577", 413),
-        ("Content-Length: 000000000000000000100", 400),
-        ("Content-Length: 100000000000000000000", 400),
+        ("Content-Length: 100000000000000000000", 413),
         ("Content-Length: +9", 400),
         ("Content-Length: 9, 9", 400),
         ("Content-Length : 9", 400),
     ],
 )
-def test_a_body_without_a_length_or_too_long_is_refused_at_once(server, header, status):
+def test_a_body_too_long_or_with_a_wrong_length_is_refused_at_once(server, header, status):
     with clients(server, 1, f"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()) as [one]:
-        assert received(one).startswith(f"HTTP/1.1 {status} ".encode())
+        assert re.match(rb"HTTP/1\.[01] %d " % status, received(one))
+
+
+def test_a_body_in_chunks_is_refused_once_it_is_too_long(server):
+    with clients(server, 1, b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") as [
+        one
+    ]:
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                one.sendall(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
+        assert re.match(rb"(HTTP/1\.[01] 413 |$)", received(one))
+    assert asked(server) < 30
 
 
 def test_a_client_that_expects_to_be_asked_for_its_body_is_asked_once(server):
@@ -160,17 +152,6 @@ def test_a_client_that_expects_to_be_asked_for_its_body_is_asked_once(server):
         assert one.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         one.sendall(b"body")
         assert one_answer(one)[0] in (404, 405)
-
-
-def test_a_client_has_so_many_connections_and_no_more(server):
-    with clients(server, MOST_CONNECTIONS, HALF), clients(server, 1, HEALTH) as [more]:
-        assert received(more).startswith(b"HTTP/1.1 503 ")
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            assert asked(server) < 30
-            break
-    assert asked(server) < 30
 
 
 def test_a_request_may_come_in_pieces_and_several_at_once(server):
@@ -212,9 +193,7 @@ def test_more_headers_than_anybody_sends_are_refused(server):
             for _ in range(40):
                 much.sendall(b"X: " + b"x" * 4000 + b"\r\n")
         # A client that still sends when the server closes may lose the answer.
-        with contextlib.suppress(OSError):
-            answer = received(much)
-            assert not answer or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        assert re.match(rb"(HTTP/1\.[01] 431 |$)", received(much))
     assert asked(server) < 30
 
 
@@ -246,6 +225,55 @@ def test_programs_of_one_client_behind_a_proxy_leave_threads_to_everybody_else(t
                 for client in ("192.0.2.7", "192.0.2.8"):
                     if (path, client) != ("/api/v1/machines", "192.0.2.7"):
                         assert answer_to(port, HEALTH.decode().replace("/healthz", path), client), (path, client)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+
+
+def test_a_client_of_the_api_waits_in_a_short_line(tmp_path):
+    process, port = started(tmp_path, 1, cases=3500)
+    try:
+        with clients(port, 24, (HEAVY % "").encode()) as several:
+            statuses = [one_answer(one)[0] for one in several]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) >= MOST_WAITING
+        assert one_answer_of(port, HEAVY % "") == 200
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+
+
+def one_answer_of(port, request):
+    with clients(port, 1, request.encode()) as [one]:
+        return one_answer(one)[0]
+
+
+def test_requests_that_came_before_the_end_are_answered(tmp_path):
+    process, port = started(tmp_path, 1, cases=100)
+    with clients(port, 3, (HEAVY % "").encode()) as several:
+        asked(port)  # the requests before this one have been read
+        process.send_signal(signal.SIGTERM)
+        answers = [one_answer(one) for one in several]
+    assert process.wait(20) == 0
+    process.stdout.close()
+    assert [status for status, _ in answers] == [200] * 3
+    assert {len(json.loads(content)) for _, content in answers} == {200}
+    assert not is_open(port)
+
+
+def test_a_process_of_the_server_that_is_killed_starts_again(tmp_path):
+    process, port = started(tmp_path, 1)
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        [worker] = children.read_text().split()
+        os.kill(int(worker), signal.SIGKILL)
+        until = time.monotonic() + 60
+        while children.read_text().split() in ([], [worker]):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert asked(port) < 30
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)

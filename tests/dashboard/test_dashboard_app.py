@@ -410,8 +410,7 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
         server.send_signal(signal.SIGINT)
         assert server.wait(60) == 0
         server.stdout.close()
-    # gunicorn reports a worker that takes too long to end, and DuckDB what was not freed.
-    assert "SIGKILL" not in errors.read_text()
+    # DuckDB reports what was not freed.
     assert "leaked" not in errors.read_text()
 
 
