@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,14 @@ def choice(source="1", warps=WARPS, chosen=2, kernel="package.ops.scale"):
 )
 def test_sentences(head, sentence):
     assert differences([choice()], [head]) == ([sentence] if sentence else [])
+
+
+def test_a_value_that_a_list_lost_is_named_once():
+    listed = {warps: [f"BLOCK {size}, num_warps {warps}" for size in (16, 32, 64, 128)] for warps in (2, 4, 8)}
+    base = Choice("a.scale", "1", (*listed[2], *listed[4], *listed[8]), "", "", listed[4][1])
+    head = replace(base, configurations=(*listed[2], *listed[8]), chosen=listed[8][1])
+    told = "scale: head's list lost num_warps 4; chosen BLOCK 32, num_warps 8 instead of BLOCK 32, num_warps 4"
+    assert differences([base], [head]) == [told]
 
 
 def source(folder, text, name="kernel"):

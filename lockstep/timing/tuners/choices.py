@@ -150,18 +150,24 @@ def digest(*parts: str) -> str:
 
 def _changed(old: Choice, new: Choice) -> str:
     """Return how head's list or kernel differs; "" if neither does."""
-    every = (*old.configurations, *new.configurations)
-    lost = [one for one in old.configurations if one not in new.configurations]
-    gained = [one for one in new.configurations if one not in old.configurations]
-    parts = [
-        f"{verb} {', '.join(_spell(some, every)) if len(some) <= _NAMED else f'{len(some)} configurations'}"
-        for verb, some in (("lost", lost), ("gained", gained))
-        if some
-    ]
+    lists = (("lost", old.configurations, new.configurations), ("gained", new.configurations, old.configurations))
+    parts = [f"{verb} {told}" for verb, some, others in lists if (told := _only_in(some, others))]
     if old.source != new.source:
         parts = [f"head's list {' and '.join(parts)}"] if parts else []
         return "; ".join(["head's kernel changed, so it was tuned again", *parts])
     return f"head's list {' and '.join(parts)}" if parts else ""
+
+
+def _only_in(some: Sequence[str], others: Sequence[str]) -> str:
+    """Spell the configurations that only the first list has, by a setting of their own if they share one."""
+    only = [one for one in some if one not in others]
+    if not only:
+        return ""
+    elsewhere = {part for one in others for part in one.split(", ")}
+    shared = [part for part in only[0].split(", ") if all(part in one.split(", ") for one in only)]
+    if own := [part for part in shared if part not in elsewhere]:
+        return ", ".join(own)
+    return ", ".join(_spell(only, (*some, *others))) if len(only) <= _NAMED else f"{len(only)} configurations"
 
 
 def _spell(some: Sequence[str], every: Sequence[str]) -> list[str]:
