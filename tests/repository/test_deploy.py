@@ -1,6 +1,7 @@
-"""The unit file is one that systemd takes, and exposes little."""
+"""The unit file is one that systemd takes and exposes little; the container runs without rights."""
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,9 @@ from dashboard.auth.credentials import access_of
 from dashboard.server.command import Dashboard
 
 UNIT = Path(__file__).parents[2] / "deploy" / "lockstep-dashboard.service"
+
+
+CONTAINERFILE = UNIT.with_name("Containerfile")
 
 
 @pytest.fixture
@@ -55,3 +59,24 @@ def test_the_units_command_is_one_of_ours(tmp_path):
     access = access_of(args)
     assert access.writable
     assert access.hosts[-1] == "bench.example.org"
+
+
+def test_the_containers_command_is_one_of_ours_and_runs_without_rights():
+    text = CONTAINERFILE.read_text()
+    [command] = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
+    parser = argparse.ArgumentParser()
+    Dashboard.setup_arguments(parser.add_subparsers())
+    program, *options = json.loads(command)
+    args = parser.parse_args([*options, "--allow-host", "bench.example.org"])
+    assert (program, args.host, args.port) == ("lockstep", "0.0.0.0", 8050)
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001:10001"]
+    assert f"http://127.0.0.1:{args.port}/healthz" in text
+    assert args.cache is not None
+
+
+def test_what_the_image_copies_is_there():
+    root = CONTAINERFILE.parents[1]
+    lines = re.findall(r"^COPY (?!--from)(.*) /src", CONTAINERFILE.read_text(), re.MULTILINE)
+    copied = [name for line in lines for name in line.split()]
+    assert copied
+    assert [name for name in copied if not (root / name).exists()] == []
