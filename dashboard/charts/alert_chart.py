@@ -72,14 +72,20 @@ def member_chart(
         drawn = 100 * np.expm1(moved) if measure == "ratio" else moved
         drawn_commits = [commits[at] for at in trend.commit[shown].tolist()]
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
+        x: list[int | None] = list(trend.commit[shown].tolist())
+        y: list[float | None] = [float(f"{value:.6g}") for value in drawn.tolist()]
+        # A line across the range would draw a slope where nothing was measured.
+        gap = int((trend.commit[shown] < measured[0]).sum())
+        for column, nothing in ((x, None), (y, None), (hover, "")):
+            column.insert(gap, nothing)  # type: ignore[arg-type]
         colour = style.colour(scheme)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
                 "name": escape(name.label),
-                "x": trend.commit[shown].tolist(),
-                "y": [float(f"{value:.6g}") for value in drawn.tolist()],
+                "x": x,
+                "y": y,
                 "text": hover,
                 "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>",
                 "line": {"color": colour, "width": 1.75, "dash": style.dash},

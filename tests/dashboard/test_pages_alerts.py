@@ -104,7 +104,8 @@ def test_the_chart_shows_time_against_the_level_before(here, slower):
 
     figure = member_chart(here.store.current(), slower.alert, "light", {})
     for line in figure["data"]:
-        assert line["y"][12:] == pytest.approx([6.0] * 4, abs=0.6)
+        assert line["y"][12] is None, "no line leads across the range"
+        assert line["y"][13:] == pytest.approx([6.0] * 4, abs=0.6)
         assert line["y"][:12] == pytest.approx([0.0] * 12, abs=0.6)
     [shade] = figure["layout"]["shapes"]
     assert (shade["x0"], shade["x1"]) == (11.5, 12.5)
