@@ -88,11 +88,6 @@ class Findings:
         return f"{self._key(results)}.{self._published_at(results)}.{status.succeeded}.{status.text}"
 
     @property
-    def alerts_pending(self) -> bool:
-        """Whether no analysis has stored its alerts yet, so that an empty list does not mean that there are none."""
-        return self._analyst is not None and not self._analyst.status.succeeded
-
-    @property
     def trouble(self) -> str:
         """A notice for the pages if the last analysis failed or its findings are stale; otherwise "".
 
