@@ -10,7 +10,7 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress, SeriesAddress, link
-from dashboard.pages.overview_quantities import label, quantity_of
+from dashboard.pages.overview_quantities import TIME, label, quantity_of
 from dashboard.pages.parts import commit_link, count
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
@@ -22,8 +22,11 @@ from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 
-#: Maximum number of alerts listed.
-MOST_NEWS = 3
+#: Maximum number of alerts listed, and of other machines with open alerts.
+MOST_NEWS, MOST_ELSEWHERE = 3, 4
+
+#: Quantities of which a larger number is a slowdown.
+_TIMES = (TIME, "host", "behind", "behind_speedup", "compile")
 
 
 def since_when(results: Results, machine: str, since: str, visit: int, compared: Commit) -> str:
@@ -61,24 +64,24 @@ def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, w
     timed = statuses.select(np.flatnonzero(~statuses.rows.exact))
     if not len(timed):
         return [f"{machine} measures no time. Since {when}: {_worse(statuses)}."]
-    slower = timed.select(np.flatnonzero(timed.are("slower")))
-    failed = int(timed.news.sum())
+    worse = timed.select(np.flatnonzero(timed.are("slower")))
+    kinds = [quantity_of(worse.rows.benchmark(place)) for place in range(len(worse))]
+    is_time = np.array([kind in _TIMES for kind in kinds], dtype=bool)
+    slow, other = worse.select(np.flatnonzero(is_time)), worse.select(np.flatnonzero(~is_time))
+    failed, changed = int(timed.news.sum()), int(timed.are("changed").sum())
     parts: list[Any] = []
-    if len(slower):
-        kinds = Counter(_kind(slower, place) for place in range(len(slower)))
-        counted = [f"{count(number, 'slowdown')} of {label(kind)}" for kind, number in kinds.most_common()]
-        largest = slower[int(np.argmax(np.nan_to_num(np.abs(slower.worse))))]
-        row = largest.row
-        size = "" if largest.moved is None else f" {change(largest.moved)}"
-        name = html.A(
-            f"{row.suite} {row.variant}{size}".replace("  ", " "), href=SeriesAddress(*row.key).link(), className="link"
-        )
-        parts += [" and ".join(counted), ", the largest " if len(slower) > 1 else ": ", name]
-        parts.append(html.Span(f" at {row.case} {row.l2}".rstrip(), className="mono") if row.case else "")
+    if len(slow):
+        numbers = Counter(kind for kind in kinds if kind in _TIMES).most_common()
+        text = " and ".join(f"{count(number, 'slowdown')} of {label(kind)}" for kind, number in numbers)
+        parts += [text, *_largest(slow)]
+    if len(other):
+        parts += ["; " if parts else "", f"{count(len(other), 'other number')} became worse", *_largest(other)]
     if failed:
         parts += ["; " if parts else "", f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"]
+    if changed:
+        parts += ["; " if parts else "", f"{count(changed, 'number')} changed whose better direction nobody has stated"]
     if parts:
-        return [f"Since {when}: ", *parts, "."]
+        return [f"Since {when}: ", *([] if len(slow) else ["nothing got slower; "]), *parts, "."]
     compared = ~np.isnan(timed.worse)
     if not compared.any():
         return [f"Nothing can be compared since {when}: no series was measured at both commits."]
@@ -92,8 +95,14 @@ def _worse(statuses: Statuses) -> str:
     return f"{whole(number)} compiled quantities became worse" if number else "no compiled quantity became worse"
 
 
-def _kind(statuses: Statuses, place: int) -> str:
-    return quantity_of(statuses.rows.benchmark(place))
+def _largest(statuses: Statuses) -> list[Any]:
+    """Return the words that name the largest of these changes, with a link to its series."""
+    largest = statuses[int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))]
+    row = largest.row
+    name = f"{row.suite} {row.variant}".rstrip() + ("" if largest.moved is None else f" {change(largest.moved)}")
+    parts: list[Any] = [", the largest " if len(statuses) > 1 else ": "]
+    parts.append(html.A(name, href=SeriesAddress(*row.key).link(), className="link"))
+    return [*parts, html.Span(f" at {row.case} {row.l2}".rstrip(), className="mono")] if row.case else parts
 
 
 def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
@@ -128,9 +137,13 @@ def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[A
     if open_alerts.total > len(open_alerts.first):
         text = f"all {whole(open_alerts.total)} open alerts"
         more += [dcc.Link(text, href=link("/alerts", state="open", machine=machine), className="link")]
-    for name, number in sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0])):
+    elsewhere = sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0]))
+    for name, number in elsewhere[:MOST_ELSEWHERE]:
         more += [" · " if more else "", f"{whole(number)} open on "]
         more.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
+    if len(elsewhere) > MOST_ELSEWHERE:
+        text = f"{len(elsewhere) - MOST_ELSEWHERE} more machines"
+        more += [" · ", dcc.Link(text, href=link("/alerts", state="open"), className="link")]
     if more:
         lines.append(html.Li(more, className="dim"))
     return [html.Ul(lines, className="news")] if lines else []

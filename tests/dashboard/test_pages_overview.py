@@ -106,6 +106,27 @@ def test_the_first_line_answers_whether_anything_became_slower(shown):
     assert "Nothing got slower since" in words(overview.said(store.current(), SLOW, "all", 0, findings))
 
 
+def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_over(tmp_path):
+    commits = commits_of(tmp_path / "repo", 30)
+    root = tmp_path / "repo" / "results"
+    write_foreign(root, "runner", commits, lambda n: 1e-3)
+    path = root / "benchmarks.json"
+    table = json.loads(path.read_text())
+    [name] = [name for name, entry in table.items() if isinstance(entry, dict)][:1]
+
+    def answered(kind, unit, factor):
+        write_foreign(root, "runner", commits, lambda n: (factor if n >= 15 else 1.0) * 1e6)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {name: table[name] | {"type": kind, "unit": unit}}))
+        store = open_store(tmp_path / "repo" / "results", repo=tmp_path / "repo", cache=tmp_path / kind)
+        return words(overview.said(store.current(), "runner", "all", 0, analysed(store, tmp_path / "repo")))
+
+    memory = answered("peakmemory", "bytes", 1.2)
+    assert "nothing got slower; " in memory
+    assert "became worse" in memory
+    assert "slowdown" not in memory
+    assert "changed whose better direction nobody has stated" in answered("track", "things", 1.2)
+
+
 def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
     table = families(shown[0].current(), stand(shown))
     [(family, row)] = cells(table).items()
