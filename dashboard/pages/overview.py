@@ -99,8 +99,9 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _unreadable(results),
             html.Div(controls, className="controls"),
             html.Div(waiting(), id="overview-cards"),
-            grid("overview-grid", shown_columns, _most(results), "No series here.", address.search),
+            # Before the table, whose cells Tab walks through one by one.
             about(results, machine),
+            grid("overview-grid", shown_columns, _most(results), "No series here.", address.search),
             dcc.Store(id="overview-told"),
             dcc.Download(id="overview-file"),
         ]

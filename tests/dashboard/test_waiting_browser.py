@@ -126,7 +126,6 @@ def other_colours(held):
     held.until(held.parts)
     held.until(held.polls)
     held.page.locator("#scheme").click()
-    held.until(held.parts, 2)
     held.release()
 
 
