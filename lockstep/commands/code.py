@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
+from lockstep.commands.cli import expect_folder
 from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
@@ -93,6 +94,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         except TargetError as error:
             return fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
+        expect_folder(getattr(args, "markdown", None))
         loaded = load_suites(Path(conf.benchmark_dir))
         if not loaded:
             return fail(USAGE, f"{conf.benchmark_dir} (benchmark_dir in asv.conf.json) holds no suite")

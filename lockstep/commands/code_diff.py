@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.commands.cli import UsageError
 from lockstep.commands.code_history import Packages
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
@@ -56,7 +56,6 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     from lockstep.machine_code import compare
     from lockstep.machine_code.differences.report import diff_lines
 
-    expect_folder(args.markdown)
     with ExitStack() as trees:
         base, head = _sides(args, packages, trees)
         if absent := absent_families(suites, base.root, head.root):

@@ -10,12 +10,15 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lockstep.machine_code.model import KernelCode
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.tracing.recorded_launches import Request
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from lockstep.machine_code.tracing.recorded_launches import Request
 
 
 def main() -> int:

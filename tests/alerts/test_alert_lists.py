@@ -192,7 +192,7 @@ def test_the_api_pages_all_alerts(client, store):
 
 
 def test_a_large_limit_is_answered_in_parts_that_cost_little(client, store, monkeypatch):
-    monkeypatch.setattr("dashboard.api.answers.MOST_ALERTS", 20)
+    monkeypatch.setattr("dashboard.api.schema.MOST_ALERTS", 20)
     answer = client.get("/api/v1/alerts?limit=10000")
     assert len(answer.json) == 20
     assert answer.headers["Link"].startswith("</api/v1/alerts?limit=10000&cursor=")

@@ -1,4 +1,4 @@
-"""Texts of units from real results trees, and the better direction that each says. docs/detection.md has examples."""
+"""Texts of units from real results, and the better direction that each says; docs/evidence/detection.md has them."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_unit_says_its_direction(unit, better):
 
 
 def test_the_documentation_has_the_same_table():
-    text = (Path(__file__).parents[2] / "docs" / "detection.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "evidence" / "detection.md").read_text()
     for better, units in TABLE.items():
         [row] = re.findall(rf"^\| {better} \| (.*) \|$", text, re.MULTILINE)
         assert row.replace("`", "").split(", ") == units.split(", ")

@@ -47,7 +47,7 @@ def parse():
 
 def test_the_working_tree_is_measured_by_measure(parse):
     args = parse(in_working_tree(TIMED))
-    assert (args.verb, args.family, args.case) == ("measure", "linear", [CASE])
+    assert (args.verb, args.families, args.case) == ("measure", ["linear"], [CASE])
     assert (args.variants, args.l2) == (["best"], "cold")
 
 
