@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lockstep.record.quantity import PAIRED, Better
+from lockstep.record.quantity import EXACT, PAIRED, Better
+
+#: By how much exact quantities may change, by name.
+Budget = tuple[tuple[str, float], ...]
+
+#: The budget of exact quantities without a file: one more spilled byte, or one more launch, opens an alert.
+BUDGET: Budget = (("spills", 0.0), ("launches", 0.0))
 
 #: Name of the file, in the folder of asv.conf.json.
 FILE = "thresholds.toml"
@@ -124,7 +130,10 @@ class Same:
 class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
 
-    ``confirm``: a new alert is sent only after a second measurement of both ends of its range.
+    Attributes:
+        confirm: whether a new alert is sent only after a second measurement of both ends of its range.
+        budget: by how much an exact quantity may change without an alert. One without a budget explains a time, and
+            opens no alert of its own.
     """
 
     default: Threshold = Threshold()
@@ -133,6 +142,14 @@ class Thresholds:
     accepts: tuple[Accept, ...] = ()
     confirm: bool = False
     same: tuple[Same, ...] = ()
+    budget: Budget = BUDGET
+
+    def alerts_on(self, quantity: str, old: float | None = None, new: float | None = None) -> bool:
+        """Return whether a change of a quantity opens an alert, or its end if no numbers are given."""
+        if quantity not in EXACT:
+            return True
+        budget = dict(self.budget).get(quantity)
+        return budget is not None and old is not None and new is not None and abs(new - old) > budget
 
     def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
         """Return the threshold of one series.
@@ -208,7 +225,9 @@ def read_thresholds(path: Path) -> Thresholds:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept", "confirm", "same")
+    file.only("default", "rule", "mute", "accept", "confirm", "same", "budget")
+    budget = file.table("budget")
+    budget.only(*EXACT)
     default = file.table("default")
     default.only("min_effect", "confidence", "owner")
     return Thresholds(
@@ -218,6 +237,7 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_accept(entry) for entry in file.tables("accept")),
         file.flag("confirm") if "confirm" in table else False,
         tuple(_same(entry) for entry in file.tables("same")),
+        tuple((dict(BUDGET) | {quantity: budget.amount(quantity) for quantity in budget.values}).items()),
     )
 
 
@@ -275,6 +295,7 @@ _HOW = {
     "parameter": 'name and value of today as pages show them: parameter = "tol=0.5"',
     "machine": 'the name of today: machine = "runner"',
     "was": 'the earlier names: was = ["ops.Sort.time_small"]',
+    **dict.fromkeys(EXACT, "by how much it may change: registers = 8"),
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
 }
 
@@ -341,6 +362,12 @@ class _Entry:
         if not value.strip():
             raise self.wrong(key, f"is empty; write {_HOW[key]}")
         return value.strip()
+
+    def amount(self, key: str) -> float:
+        value = self._given(key, int | float)
+        if isinstance(value, bool) or not value >= 0:
+            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
+        return float(value)
 
     def flag(self, key: str) -> bool:
         value: bool = self._given(key, bool)

@@ -1,4 +1,4 @@
-"""Exact quantities from results on disk to alerts: any change is one, at its commit, in its own quantity alone."""
+"""Exact quantities from results on disk to alerts: any change is found at its commit; a budget opens an alert."""
 
 import datetime
 
@@ -20,6 +20,9 @@ LENGTH = 8
 MACHINE = "sm_90-compiled"
 NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
 
+#: With it, every change of both quantities opens an alert.
+BUDGET = Thresholds(budget=(("registers", 0.0), ("spills", 0.0)))
+
 #: Every second commit touches the packages and has results: one register more at the second point, then spills.
 PLAN = {0: code(), 2: code(registers=129), 4: code(registers=129, spills=512), 6: code(registers=120, spills=512)}
 
@@ -32,9 +35,9 @@ def analysed(tmp_path_factory):
     results = Store.open(root / "results", cache=root.parent / "cache").current()
     cache = AnalysisFile(root.parent / "found")
     ranges = Ranges(root, ("kernels",))
-    found = analyse_results(results, Thresholds(), ranges, NOW, cache)
+    found = analyse_results(results, BUDGET, ranges, NOW, cache)
     publish(found, results, cache, "key")
-    again = analyse_results(results, Thresholds(), ranges, NOW, cache)
+    again = analyse_results(results, BUDGET, ranges, NOW, cache)
     assert again.alerts == found.alerts, "from its own files"
     return (
         results,
@@ -62,6 +65,20 @@ def test_every_change_is_found_at_its_commit_in_its_own_quantity(analysed):
     ]
     assert {one.suppressed for one in found.changes} == {""}, "one register of 128 is less than one percent"
     assert {one.cause.kind for one in found.changes} == {"own commit"}
+
+
+def test_without_a_budget_of_its_own_a_quantity_explains_and_opens_no_alert(analysed, tmp_path):
+    results, commits, every, _ = analysed
+
+    def alerts(thresholds):
+        cache = AnalysisFile(tmp_path)
+        found = analyse_results(results, thresholds, Ranges(tmp_path, ("kernels",)), NOW, cache)
+        assert len(found.changes) == len(every.changes), "pages and changes go on to list it"
+        return [(one.after, member.series.quantity) for one in found.alerts for member in one.members]
+
+    assert alerts(Thresholds()) == [(commits[4], "spills")]
+    assert alerts(Thresholds(budget=(("spills", 511.0),))) == [(commits[4], "spills")]
+    assert alerts(Thresholds(budget=(("spills", 512.0),))) == []
 
 
 def test_a_message_says_worse_and_gives_the_numbers(analysed):

@@ -70,11 +70,12 @@ def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path)
     assert own.of(*SERIES, "behind_speedup") == own.of(*SERIES, "behind") == Threshold()
     assert own.of(*SERIES, "host").min_effect == 0.1
     text = path.read_text()
-    examples = re.sub(r"(?m)^# (?=\[\[|\w+ = )", "", text)
+    examples = re.sub(r"(?m)^# (?=\[|\w+ = )", "", text)
     path = tmp_path / FILE
     path.write_text(examples)
     shown = read_thresholds(path)
     assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (3 + len(own.rules), 1, 1)
+    assert dict(shown.budget) == {"spills": 0, "launches": 0, "registers": 8}
 
 
 def test_the_last_rule_that_matches_gives_each_value(full):
@@ -161,3 +162,17 @@ def test_an_error_names_the_file_the_key_and_what_to_do(tmp_path, content):
     with pytest.raises(ThresholdsError, match=WRONG[content]) as caught:
         read_thresholds(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_a_budget_is_a_number_of_an_exact_quantity(tmp_path):
+    path = tmp_path / "thresholds.toml"
+    path.write_text("[budget]\nspills = 64\nregisters = 8\n")
+    thresholds = read_thresholds(path)
+    assert dict(thresholds.budget) == {"spills": 64, "launches": 0, "registers": 8}
+    asked = [("registers", 100, 108), ("registers", 108, 99), ("instructions", 1, 900), ("spills", 0, 65)]
+    assert [thresholds.alerts_on(*one) for one in asked] == [False, True, False, True]
+    assert thresholds.alerts_on("latency")
+    for wrong in ("latency = 1", "spills = -1", "spills = 'none'", "spills = true"):
+        path.write_text(f"[budget]\n{wrong}\n")
+        with pytest.raises(ThresholdsError, match="budget"):
+            read_thresholds(path)

@@ -117,7 +117,11 @@ def analyse_results(
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
     report = _Reporter(results, thresholds, now.date())
-    reported = [report(change) for change in changes if not change.suppressed]
+    reported = [
+        report(change)
+        for change in changes
+        if not change.suppressed and thresholds.alerts_on(change.series.quantity, change.old, change.new)
+    ]
     order = [commit.hash for commit in results.commits()]
     dead = dead_machines(newest) - finished
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}

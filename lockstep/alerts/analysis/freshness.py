@@ -19,6 +19,7 @@ from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pai
 from lockstep.alerts.analysis.reports import MachineReports, Reports
 from lockstep.alerts.cause.attribution import Cause
 from lockstep.alerts.model import Alert, Topic
+from lockstep.record.quantity import EXACT
 from lockstep.record.series_name import SeriesName
 
 #: The third person singular of each verb phrase in the texts.
@@ -153,7 +154,11 @@ class _FreshnessChecks:
         The topic is "renamed" if all of it has a candidate, else "vanished".
         """
         ended_subjects = [(last, _benchmark(name, self.by_benchmark[name])) for name, last in self.gone.items()]
-        ended_subjects += [(report.commits[-1], _single(report.benchmark, report)) for report in self.missing.values()]
+        ended_subjects += [
+            (report.commits[-1], _single(report.benchmark, report))
+            for report in self.missing.values()
+            if report.series.quantity not in EXACT  # it explains a time, whose series says that it is missing
+        ]
         groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
         for last, subject in ended_subjects:
             groups[self._next(subject.series[0].family, last)].append((last, subject))

@@ -266,7 +266,7 @@ class Sync:
         if row.state == "resolved":
             return
         if row.content["members"]:
-            self._resolve(row, "withdrawn", "later measurements do not confirm the change")
+            self._resolve(row, "withdrawn", "later measurements, or thresholds.toml, rule the change out")
         else:
             listed = row.topic == "silent" and row.machine in self.current.dead
             self._resolve(row, "fixed", "`changes` lists it with others" if listed else "it is measured again")
