@@ -1,8 +1,8 @@
 """Open the SQLite file that holds the analyses of a results store, and replace it if it is damaged.
 
 The file is derived from the results, so it may be deleted at any time. The name of its folder has a digest of the code,
-so other code has another file. A transaction is written whole or not at all, so
-a process may be killed at any moment. Readers do not wait for the writer.
+so other code has another file. A transaction is written whole or not at all, so a process may be killed at any moment.
+Readers do not wait for the writer.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ class AnalysisFile:
     def __init__(self, cache: Path) -> None:
         self.path = cache / "analyses.sqlite"
         self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        #: The process and the file to which the connection belongs.
-        self._owner: tuple[int, int] | None = None
+        #: By process, the file (its inode) and the connection. A forked process never closes its parent's connection.
+        self._connections: dict[int, tuple[int, sqlite3.Connection]] = {}
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -127,18 +126,16 @@ class AnalysisFile:
         temporary.unlink()
 
     def _opened(self) -> sqlite3.Connection:
-        owner = os.getpid(), self.path.stat().st_ino
-        if self._connection is None or self._owner != owner:
-            # A connection must not be used in a forked process, nor after its file was replaced.
-            if self._connection is not None and self._owner is not None and self._owner[0] == owner[0]:
-                self._connection.close()
-            self._connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            self._owner = owner
-        return self._connection
+        inode = self.path.stat().st_ino
+        known, connection = self._connections.get(os.getpid(), (None, None))
+        if connection is None or known != inode:
+            if connection is not None:  # its file was replaced
+                connection.close()
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            self._connections[os.getpid()] = inode, connection
+        return connection
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -162,11 +159,11 @@ class AnalysisFile:
 
     def _move_aside(self, reason: str) -> None:
         """Move the damaged file aside, unless another process has replaced it meanwhile."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        known, connection = self._connections.pop(os.getpid(), (None, None))
+        if connection is not None:
+            connection.close()
         with suppress(FileNotFoundError):
-            if self._owner is None or self.path.stat().st_ino == self._owner[1]:
+            if known is None or self.path.stat().st_ino == known:
                 move_aside(self.path, reason)
                 for path in self.path.parent.glob(f"{self.path.name}-*"):
                     path.unlink(missing_ok=True)
