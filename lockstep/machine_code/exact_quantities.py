@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.record.configurations import is_named
 from lockstep.record.quantity import EXACT, QUANTITIES
 
 
@@ -58,9 +59,9 @@ def quantity_ranges(code: CaseCode, chosen: Mapping[str, str] | None = None) -> 
 
 def _possible(group: Sequence[KernelCode], chosen: Mapping[str, str]) -> list[MachineCode]:
     """Return the machine code of the configurations of a kernel that a tuner can choose; [] if it is not known."""
-    picked = [set(one.split(", ")) for one in chosen.get(group[0].name, "").split(" and ")] if len(group) > 1 else []
-    kernels = [one for one in group if any(each <= set(one.configuration.split(", ")) for each in picked)] or group
+    kernels = group
     if len(group) > 1:
+        kernels = [one for one in group if is_named(one.configuration, chosen.get(group[0].name, ""))] or group
         kernels = [one for one in kernels if not one.failure and (one.machine is None or one.machine.blocks)]
     machines = [one.machine for one in kernels if one.machine is not None]
     return machines if len(machines) == len(kernels) else []

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
+from lockstep.record.configurations import without_shared
 
 Pair = tuple[KernelCode | None, KernelCode | None]
 
@@ -145,11 +146,9 @@ def _of_configurations(pairs: Sequence[Pair]) -> Iterator[CodeChange]:
     tuned = [pair for pair in pairs if any(kernel and kernel.configuration for kernel in pair)]
     for name in dict.fromkeys(kernel.name for pair in tuned for kernel in pair if kernel):
         own = [pair for pair in tuned if name in {kernel.name for kernel in pair if kernel}]
-        settings = {one.configuration: one.configuration.split(", ") for pair in own for one in pair if one}
-        common = set.intersection(*map(set, settings.values())) if len(settings) > 1 else set()
-        spelled = {text: ", ".join(part for part in parts if part not in common) for text, parts in settings.items()}
-        gone = [spelled[before.configuration] for before, after in own if before and not after]
-        new = [spelled[after.configuration] for before, after in own if after and not before]
+        every = [one.configuration for pair in own for one in pair if one]
+        gone = without_shared([before.configuration for before, after in own if before and not after], every)
+        new = without_shared([after.configuration for before, after in own if after and not before], every)
         source = next(kernel.source for pair in own[::-1] for kernel in pair[::-1] if kernel)
         parts = [
             f"{verb} {'; '.join(some[:_NAMED])}{f' and {len(some) - _NAMED} more' if len(some) > _NAMED else ''}"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lockstep.record.configurations import joined, without_shared
 from lockstep.record.file import RecordError, replace_file
 
 #: Name of the file, in the folder of results.
@@ -122,7 +123,7 @@ def differences(base: Iterable[Choice], head: Iterable[Choice]) -> list[str]:
         old = before.get((new.kernel, new.key))
         if old is None:
             continue
-        was, is_now = _spell([old.chosen, new.chosen], (*old.configurations, *new.configurations))
+        was, is_now = without_shared([old.chosen, new.chosen], (*old.configurations, *new.configurations))
         chosen = f"chosen {is_now} as before" if was == is_now else f"chosen {is_now} instead of {was}"
         reason = _changed(old, new)
         if reason or was != is_now:
@@ -132,7 +133,7 @@ def differences(base: Iterable[Choice], head: Iterable[Choice]) -> list[str]:
 
 def spelled(choice: Choice) -> str:
     """Return what the choice sets, without what all configurations of the list set alike."""
-    return _spell([choice.chosen], choice.configurations)[0]
+    return without_shared([choice.chosen], choice.configurations)[0]
 
 
 def chosen_by_kernel(choices: Iterable[Choice]) -> dict[str, str]:
@@ -140,7 +141,7 @@ def chosen_by_kernel(choices: Iterable[Choice]) -> dict[str, str]:
     by_kernel: dict[str, list[str]] = {}
     for choice in choices:
         by_kernel.setdefault(choice.name, []).append(spelled(choice))
-    return {name: " and ".join(dict.fromkeys(texts)) for name, texts in by_kernel.items()}
+    return {name: joined(texts) for name, texts in by_kernel.items()}
 
 
 def digest(*parts: str) -> str:
@@ -167,13 +168,7 @@ def _only_in(some: Sequence[str], others: Sequence[str]) -> str:
     shared = [part for part in only[0].split(", ") if all(part in one.split(", ") for one in only)]
     if own := [part for part in shared if part not in elsewhere]:
         return ", ".join(own)
-    return ", ".join(_spell(only, (*some, *others))) if len(only) <= _NAMED else f"{len(only)} configurations"
-
-
-def _spell(some: Sequence[str], every: Sequence[str]) -> list[str]:
-    """Spell configurations without the settings that all configurations share."""
-    common = set.intersection(*(set(one.split(", ")) for one in every)) if len(set(every)) > 1 else set()
-    return [", ".join(part for part in one.split(", ") if part not in common) or one for one in some]
+    return ", ".join(without_shared(only, (*some, *others))) if len(only) <= _NAMED else f"{len(only)} configurations"
 
 
 def _lines(texts: Iterable[str]) -> str:
