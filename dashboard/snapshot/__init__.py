@@ -11,10 +11,8 @@ from typing import Any
 
 from asv.console import log
 from asv.publishing import OutputPublisher
-from asv.util import UserError
 
-#: Text in the index.html of asv 0.6.6 before which the link to the pages is inserted.
-_BEFORE = '<li id="nav-li-graphdisplay">'
+from lockstep.notify.published_site import NAVIGATION, analysed_project, insert
 
 #: Folder of the pages, beside asv's.
 FOLDER = "lockstep"
@@ -37,19 +35,11 @@ class Snapshot(OutputPublisher):  # type: ignore[misc]  # asv has no types
         try:
             # Imported here: asv imports its plugins for every verb, and a machine that measures has no dashboard.
             from dashboard.snapshot.pages import write_pages
-            from lockstep.alerts.database.connection import StateError
-            from lockstep.history.store import StoreError
-            from lockstep.suite.thresholds import ThresholdsError
         except ModuleNotFoundError as error:
             log.warning(f"the site has no copy of the dashboard: {error.name} is not installed on this machine")
             return
-        try:
-            number = write_pages(conf, Path(conf.html_dir) / FOLDER)
-        except (StateError, StoreError, ThresholdsError) as error:
-            raise UserError(str(error)) from error
-        index = Path(conf.html_dir) / "index.html"
-        linked = index.read_text(encoding="utf-8").replace(
-            _BEFORE, f'<li><a href="{FOLDER}/index.html">Lockstep</a></li>{_BEFORE}', 1
-        )
-        index.write_text(linked, encoding="utf-8")
+        html_dir = Path(conf.html_dir)
+        with analysed_project(conf) as project:
+            number = write_pages(project, conf.project, html_dir / FOLDER)
+        insert(html_dir, NAVIGATION, f'<li><a href="{FOLDER}/index.html">Lockstep</a></li>')
         log.info(f"{number} pages of the dashboard in {FOLDER}/")

@@ -26,25 +26,21 @@ from dashboard.pages.overview_quantities import TIME, of_choice, shown_quantity
 from dashboard.pages.parts import commit_line, commit_link, mono, table
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import member_levels
 from lockstep.alerts.database.alert_row import Tracked, now_ms
-from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice, OpenAlerts
 from lockstep.alerts.database.listing import Page as AlertPage
-from lockstep.alerts.database.location import default_state
-from lockstep.alerts.database.store import AlertStore
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import reference
 from lockstep.compare.shown_quantities import quantities_of
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
-from lockstep.history.asv_project import open_project, repository_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
-from lockstep.suite.thresholds import FILE, Thresholds, read_thresholds
+from lockstep.notify.published_site import AnalysedProject
+from lockstep.suite.thresholds import FILE, Thresholds
 
 #: Maximum number of alerts with a page, of commits with a page per machine, and of rows on a commit's page.
 MOST_ALERTS, MOST_COMMITS, MOST_ROWS = 100, 50, 200
@@ -183,35 +179,26 @@ class Snapshot:
         return self.results.commits(machine)[: -MOST_COMMITS - 1 : -1]
 
 
-def write_pages(conf: Any, folder: Path) -> int:
-    """Analyse the results of an asv project, write the pages into a folder, and return their number.
+def write_pages(project: AnalysedProject, name: str, folder: Path) -> int:
+    """Write the pages of an asv project, which has this name, into a folder, and return their number.
 
     Raises:
-        StateError, StoreError, ThresholdsError: the alerts, the results or the thresholds cannot be used.
+        StateError, StoreError: the alerts or the results cannot be used.
     """
-    results_dir = Path(conf.results_dir)
-    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    thresholds, repo = read_thresholds(Path(FILE)), repository_of(conf, results_dir)
-    store, database = open_project(conf, results_dir, repo), Database(default_state(results_dir))
-    try:
-        kept = AlertStore(database)
-        kept.sync(analyse_store(store, thresholds, repo, packages)[1].current_alerts)
-        results = store.current()
-        snapshot = Snapshot(
-            results,
-            Findings(store.cache, repo, packages, Path(FILE)),
-            thresholds,
-            kept.page(Choice(), "urgent", 0, MOST_ALERTS),
-            {machine: kept.open_on(machine, MOST_NEWS) for machine in results.machines},
-            now_ms(),
-        )
-    finally:
-        database.close()
+    results = project.store.current()
+    snapshot = Snapshot(
+        results,
+        Findings(project.store.cache, project.repo, project.packages, Path(FILE)),
+        project.thresholds,
+        project.alerts.page(Choice(), "urgent", 0, MOST_ALERTS),
+        {machine: project.alerts.open_on(machine, MOST_NEWS) for machine in results.machines},
+        now_ms(),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(_ASSETS / "lockstep.css", folder)
     shutil.copy(PLOTLY, folder / "plotly.min.js")
     (folder / "draw.js").write_text(DRAW_SCRIPT, encoding="utf-8")
-    return write(snapshot, folder, conf.project) if results.machines else 0
+    return write(snapshot, folder, name) if results.machines else 0
 
 
 def write(snapshot: Snapshot, folder: Path, project: str) -> int:

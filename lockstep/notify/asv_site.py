@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from asv.console import log
 from asv.publishing import OutputPublisher
-from asv.util import UserError
+
+from lockstep.notify.published_site import END_OF_HEAD, NAVIGATION, analysed_project, insert
 
 if TYPE_CHECKING:
     from lockstep.alerts.database.alert_row import Tracked
-
-#: Texts in the index.html of asv 0.6.6 before which the links to the page and to the feed are inserted.
-_BEFORE_TITLE = '<li id="nav-li-graphdisplay">'
-_BEFORE_END = "</head>"
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
@@ -50,35 +47,13 @@ class AlertsPage(OutputPublisher):  # type: ignore[misc]  # asv has no types
             UserError: the results store, the alert database or the thresholds cannot be used.
         """
         try:
-            alerts = _current(conf)
+            with analysed_project(conf) as project:
+                alerts = project.alerts.alerts()
         except ModuleNotFoundError as error:
             # A machine that only measures may lack the packages that the alerts need.
             log.warning(f"the site has no alerts: {error.name} is not installed on this machine")
             return
         write_pages(Path(conf.html_dir), alerts, conf.project, os.environ.get("LOCKSTEP_URL", ""))
-
-
-def _current(conf: Any) -> list[Tracked]:
-    """Analyse the results, update the stored alerts, and return all stored alerts."""
-    # Imported here: asv imports its plugins for every verb.
-    from lockstep.alerts.analysis.analyse_and_publish import analyse_store
-    from lockstep.alerts.database.connection import Database, StateError
-    from lockstep.alerts.database.location import default_state
-    from lockstep.alerts.database.store import AlertStore
-    from lockstep.history.asv_project import open_project, repository_of
-    from lockstep.history.store import StoreError
-    from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
-
-    results = Path(conf.results_dir)
-    packages = tuple(getattr(conf, "lockstep", {}).get("packages", ()))
-    try:
-        thresholds = read_thresholds(Path(FILE))
-        store = AlertStore(Database(default_state(results)))
-        repo = repository_of(conf, results)
-        store.sync(analyse_store(open_project(conf, results, repo), thresholds, repo, packages)[1].current_alerts)
-        return store.alerts()
-    except (StateError, StoreError, ThresholdsError) as error:
-        raise UserError(str(error)) from error
 
 
 def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
@@ -96,12 +71,9 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
     (html_dir / "alerts.html").write_text("".join(_page(alerts, title)), encoding="utf-8")
     (html_dir / "alerts.atom").write_text(atom(alerts, site, title), encoding="utf-8")
     (html_dir / "alerts.json").write_text(json.dumps(alerts_json(alerts, site)), encoding="utf-8")
-    index = html_dir / "index.html"
-    text = index.read_text(encoding="utf-8")
     feed = '<link rel="alternate" type="application/atom+xml" title="Alerts" href="alerts.atom"/>'
-    text = text.replace(_BEFORE_END, f"{feed}{_BEFORE_END}", 1)
-    text = text.replace(_BEFORE_TITLE, f'<li><a href="alerts.html">Alerts</a></li>{_BEFORE_TITLE}', 1)
-    index.write_text(text, encoding="utf-8")
+    insert(html_dir, END_OF_HEAD, feed)
+    insert(html_dir, NAVIGATION, '<li><a href="alerts.html">Alerts</a></li>')
 
 
 def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
