@@ -76,8 +76,9 @@ def member_chart(
         y: list[float | None] = [float(f"{value:.6g}") for value in drawn.tolist()]
         # A line across the range would draw a slope where nothing was measured.
         gap = int((trend.commit[shown] < measured[0]).sum())
-        for column, nothing in ((x, None), (y, None), (hover, "")):
-            column.insert(gap, nothing)  # type: ignore[arg-type]
+        x.insert(gap, None)
+        y.insert(gap, None)
+        hover.insert(gap, "")
         colour = style.colour(scheme)
         data.append(
             {

@@ -203,7 +203,7 @@ def said(results: Results, machine: str, since: str, visit: int, findings: Findi
 
 
 def _compared(results: Results, machine: str, compared: Commit, everything: Statuses) -> list[Any]:
-    """Return the machine, its newest commit and clock state, the compared commit, and what is no longer measured."""
+    """Return the line below the answer: machine, newest commit, clock state, compared commit, series that ended."""
     commits, run = results.commits(machine), results.runs_of(machine)[-1]
     line = [mono(machine), " at ", commit_link(commits[-1], machine)]
     line += [f" · measured {day(run.measured_at)}"] if run.measured_at else []

@@ -60,7 +60,7 @@ def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, w
         return [f"Nothing was measured on {machine} since {when}."]
     if findings is None:
         return [f"Looking for changes since {when} …"]
-    # An exact quantity is no time: it explains a time.
+    # Exact quantities explain a time, and do not count here.
     timed = statuses.select(np.flatnonzero(~statuses.rows.exact))
     if not len(timed):
         return [f"{machine} measures no time. Since {when}: {_worse(statuses)}."]

@@ -144,8 +144,8 @@ class Thresholds:
     same: tuple[Same, ...] = ()
     budget: Budget = BUDGET
 
-    def alerts_on(self, quantity: str, old: float | None = None, new: float | None = None) -> bool:
-        """Return whether a change of a quantity opens an alert, or its end if no numbers are given."""
+    def alerts_on(self, quantity: str, old: float | None, new: float | None) -> bool:
+        """Return whether a change of a quantity opens an alert: an exact quantity only beyond its budget."""
         if quantity not in EXACT:
             return True
         budget = dict(self.budget).get(quantity)

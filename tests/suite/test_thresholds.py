@@ -171,7 +171,7 @@ def test_a_budget_is_a_number_of_an_exact_quantity(tmp_path):
     assert dict(thresholds.budget) == {"spills": 64, "launches": 0, "registers": 8}
     asked = [("registers", 100, 108), ("registers", 108, 99), ("instructions", 1, 900), ("spills", 0, 65)]
     assert [thresholds.alerts_on(*one) for one in asked] == [False, True, False, True]
-    assert thresholds.alerts_on("latency")
+    assert thresholds.alerts_on("latency", None, None)
     for wrong in ("latency = 1", "spills = -1", "spills = 'none'", "spills = true"):
         path.write_text(f"[budget]\n{wrong}\n")
         with pytest.raises(ThresholdsError, match="budget"):

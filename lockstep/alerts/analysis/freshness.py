@@ -157,7 +157,7 @@ class _FreshnessChecks:
         ended_subjects += [
             (report.commits[-1], _single(report.benchmark, report))
             for report in self.missing.values()
-            if report.series.quantity not in EXACT  # it explains a time, whose series says that it is missing
+            if report.series.quantity not in EXACT  # the series of the time reports that it is missing
         ]
         groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
         for last, subject in ended_subjects:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from lockstep.record.file import replace_file
 
 #: Seconds without a successful analysis after which the findings count as stale. Even unchanged results are analysed
 #: every hour.
@@ -104,9 +105,7 @@ def read_status(path: Path, turn: Path) -> AnalysisStatus:
 
 def write_status(path: Path, status: AnalysisStatus) -> None:
     """Replace the status file, so that readers see the old or the new status."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(asdict(status)))
-    temporary.replace(path)
+    replace_file(path, json.dumps(asdict(status)))
 
 
 def _held(turn: Path) -> bool:
