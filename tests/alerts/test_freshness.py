@@ -61,6 +61,23 @@ def test_one_commit_that_breaks_some_and_silences_others_is_one_alert():
     )
 
 
+def exact(commits, quantity, **name):
+    return report(commits, l2="", quantity=quantity, **name)
+
+
+def test_an_exact_quantity_is_missed_where_no_time_is_beside_it():
+    """A compiled history alone has no time that would be missing too."""
+    gone = [exact(range(50), quantity, case="M=1") for quantity in ("spills", "shared")]
+    compiled = [exact(range(60), "spills"), *gone]
+    [(topic, _, after, text)] = alerts_of(*compiled)
+    assert (topic, after) == ("vanished", COMMITS[50][0])
+    assert text == "since 32323232 there is no linear.triton M=1 shared, linear.triton M=1 spills"
+    timed = report(range(60), case="M=1")
+    assert alerts_of(*compiled, timed) == [], "its time goes on, which it explains"
+    [(_, _, _, text)] = alerts_of(*compiled, report(range(60)), report(range(50), case="M=1"))
+    assert text == "since 32323232 there is no linear.triton M=1 cold"
+
+
 def test_what_never_had_a_number_is_not_missed():
     assert alerts_of(STEADY, report(range(60), "na"), report(range(60), "failed", case="M=1")) == []
 

@@ -19,7 +19,6 @@ from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pai
 from lockstep.alerts.analysis.reports import MachineReports, Reports
 from lockstep.alerts.cause.attribution import Cause
 from lockstep.alerts.model import Alert, Topic
-from lockstep.record.quantity import EXACT
 from lockstep.record.series_name import SeriesName
 
 #: The third person singular of each verb phrase in the texts.
@@ -157,13 +156,20 @@ class _FreshnessChecks:
         ended_subjects += [
             (report.commits[-1], _single(report.benchmark, report))
             for report in self.missing.values()
-            if report.series.quantity not in EXACT  # the series of the time reports that it is missing
+            if not self._explains_a_time(report)
         ]
         groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
         for last, subject in ended_subjects:
             groups[self._next(subject.series[0].family, last)].append((last, subject))
         for first, ended in sorted(groups.items()):
             yield self._missing_since(first, max(last for last, _ in ended), [subject for _, subject in ended])
+
+    def _explains_a_time(self, report: Reports) -> bool:
+        """Return whether a report is of an exact quantity whose time is reported too, now or until it vanished."""
+        name = report.series
+        return name.exact and any(
+            not other.series.exact and other.series.case == name.case for other in self.by_benchmark[report.benchmark]
+        )
 
     def _missing_since(self, first: int, last: int, subjects: Sequence[Subject]) -> Alert:
         subjects = sorted(subjects, key=lambda subject: subject.label)
