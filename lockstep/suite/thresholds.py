@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from lockstep.record.quantity import EXACT, PAIRED, Better
 
-#: By how much exact quantities may change, by name.
+#: By how much exact quantities may rise, by name.
 Budget = tuple[tuple[str, float], ...]
 
 #: The budget of exact quantities without a file: one more spilled byte, or one more launch, opens an alert.
@@ -67,7 +67,7 @@ class Pattern:
 class Rule:
     """Threshold values for the series that ``match`` selects; ``None`` leaves a value to earlier rules and defaults.
 
-    ``better`` is the better direction of other projects' numbers.
+    ``better`` is the better direction of other projects' numbers. ``budget`` is by how much exact quantities may rise.
     """
 
     match: Pattern
@@ -75,6 +75,7 @@ class Rule:
     confidence: float | None = None
     owner: str | None = None
     better: Better | None = None
+    budget: float | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,8 @@ class Thresholds:
 
     Attributes:
         confirm: whether a new alert is sent only after a second measurement of both ends of its range.
-        budget: by how much an exact quantity may change without an alert. One without a budget explains a time, and
-            opens no alert of its own.
+        budget: by how much an exact quantity may rise without an alert, unless a rule says otherwise. One without a
+            budget explains a time, and opens no alert of its own.
     """
 
     default: Threshold = Threshold()
@@ -144,12 +145,12 @@ class Thresholds:
     same: tuple[Same, ...] = ()
     budget: Budget = BUDGET
 
-    def alerts_on(self, quantity: str, old: float | None, new: float | None) -> bool:
-        """Return whether a change of a quantity opens an alert: an exact quantity only beyond its budget."""
-        if quantity not in EXACT:
-            return True
-        budget = dict(self.budget).get(quantity)
-        return budget is not None and old is not None and new is not None and abs(new - old) > budget
+    def budget_of(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> float | None:
+        """Return by how much an exact quantity of a series may rise without an alert; ``None`` if no rise opens one."""
+        for rule in reversed(self.rules):
+            if rule.budget is not None and rule.match.matches(suite, variant, case, l2, quantity):
+                return rule.budget
+        return dict(self.budget).get(quantity)
 
     def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
         """Return the threshold of one series.
@@ -247,10 +248,14 @@ def _time_of(quantity: str) -> str:
 
 
 def _rule(entry: _Entry) -> Rule:
-    entry.only("match", "min_effect", "confidence", "owner", "better")
+    entry.only("match", "min_effect", "confidence", "owner", "better", "budget")
     if not set(entry.values) - {"match"}:
-        raise entry.wrong("match", "is the only key: add min_effect, confidence, owner or better")
-    return Rule(entry.pattern(), **entry.limits(), better=entry.better("better") if "better" in entry.values else None)
+        raise entry.wrong("match", "is the only key: add min_effect, confidence, owner, better or budget")
+    pattern, stated = entry.pattern(), entry.values
+    if "budget" in stated and (pattern.quantity == "*" or not fnmatch.filter(EXACT, pattern.quantity)):
+        raise entry.wrong("budget", 'needs the name of an exact quantity: match = { quantity = "registers" }')
+    better = entry.better("better") if "better" in stated else None
+    return Rule(pattern, **entry.limits(), better=better, budget=entry.amount("budget") if "budget" in stated else None)
 
 
 def _mute(entry: _Entry) -> Mute:
@@ -295,7 +300,8 @@ _HOW = {
     "parameter": 'name and value of today as pages show them: parameter = "tol=0.5"',
     "machine": 'the name of today: machine = "runner"',
     "was": 'the earlier names: was = ["ops.Sort.time_small"]',
-    **dict.fromkeys(EXACT, "by how much it may change: registers = 8"),
+    **dict.fromkeys(EXACT, "by how much it may rise: registers = 8"),
+    "budget": "by how much the quantity may rise: budget = 8",
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
 }
 

@@ -74,7 +74,7 @@ def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path)
     path = tmp_path / FILE
     path.write_text(examples)
     shown = read_thresholds(path)
-    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (3 + len(own.rules), 1, 1)
+    assert (len(shown.rules), len(shown.mutes), len(shown.accepts)) == (4 + len(own.rules), 1, 1)
     assert dict(shown.budget) == {"spills": 0, "launches": 0, "registers": 8}
 
 
@@ -169,10 +169,25 @@ def test_a_budget_is_a_number_of_an_exact_quantity(tmp_path):
     path.write_text("[budget]\nspills = 64\nregisters = 8\n")
     thresholds = read_thresholds(path)
     assert dict(thresholds.budget) == {"spills": 64, "launches": 0, "registers": 8}
-    asked = [("registers", 100, 108), ("registers", 108, 99), ("instructions", 1, 900), ("spills", 0, 65)]
-    assert [thresholds.alerts_on(*one) for one in asked] == [False, True, False, True]
-    assert thresholds.alerts_on("latency", None, None)
+    asked = {name: thresholds.budget_of(*SERIES, name) for name in ("spills", "registers", "launches", "instructions")}
+    assert asked == {"spills": 64, "registers": 8, "launches": 0, "instructions": None}
     for wrong in ("latency = 1", "spills = -1", "spills = 'none'", "spills = true"):
         path.write_text(f"[budget]\n{wrong}\n")
         with pytest.raises(ThresholdsError, match="budget"):
+            read_thresholds(path)
+
+
+def test_a_rule_gives_an_exact_quantity_of_some_series_a_budget(tmp_path):
+    path = tmp_path / FILE
+    path.write_text(
+        '[budget]\nspills = 64\n[[rule]]\nmatch = { suite = "hgemm", quantity = "registers" }\nbudget = 8\n'
+        '[[rule]]\nmatch = { quantity = "spills" }\nbudget = 128\n'
+    )
+    thresholds = read_thresholds(path)
+    place = ("best", "M=1", "")
+    assert [thresholds.budget_of("hgemm", *place, name) for name in ("registers", "shared", "spills")] == [8, None, 128]
+    assert thresholds.budget_of("kda", *place, "registers") is None
+    for match in ('{ suite = "hgemm" }', '{ quantity = "latency" }'):
+        path.write_text(f"[[rule]]\nmatch = {match}\nbudget = 8\n")
+        with pytest.raises(ThresholdsError, match="budget needs the name of an exact quantity"):
             read_thresholds(path)

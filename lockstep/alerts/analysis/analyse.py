@@ -48,6 +48,7 @@ class AnalysisResult:
         ended: machines about which one line says more than an alert for each.
         refused: see ``Results``.
         renamed: the names of today of what rules of thresholds.toml joined.
+        unreported: why a change is in no alert, by the key of the change.
     """
 
     changes: tuple[FoundChange, ...]
@@ -58,11 +59,12 @@ class AnalysisResult:
     ended: EndedMachines = field(default_factory=EndedMachines)
     refused: tuple[str, ...] = ()
     renamed: Renamed = field(default_factory=Renamed)
+    unreported: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def current_alerts(self) -> CurrentAlerts:
         """The part of the analysis result that ``AlertStore.sync`` needs to update the stored alerts."""
-        return CurrentAlerts(self.alerts, self.commits, self.dead, self.renamed)
+        return CurrentAlerts(self.alerts, self.commits, self.dead, self.renamed, self.unreported)
 
     @property
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
@@ -117,17 +119,22 @@ def analyse_results(
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
     report = _Reporter(results, thresholds, now.date())
-    reported = [
-        report(change)
-        for change in changes
-        if not change.suppressed and thresholds.alerts_on(change.series.quantity, change.old, change.new)
-    ]
+    unreported = {change.key: reason for change in changes if (reason := _unreported(change, thresholds))}
+    reported = [report(change) for change in changes if change.key not in unreported]
     order = [commit.hash for commit in results.commits()]
     dead = dead_machines(newest) - finished
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     renamed = Renamed(results.machines_were, were)
     return AnalysisResult(
-        tuple(changes), (*group(reported, order), *stale), commits, series, dead, ended, results.refused, renamed
+        tuple(changes),
+        (*group(reported, order), *stale),
+        commits,
+        series,
+        dead,
+        ended,
+        results.refused,
+        renamed,
+        unreported,
     )
 
 
@@ -190,6 +197,28 @@ def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) ->
     if change.share < threshold.min_effect:
         return "small"
     return "unsure" if change.confidence < threshold.confidence else ""
+
+
+#: Why a suppressed change is in no alert.
+_REASONS: Mapping[Suppressed, str] = {
+    "small": "it is smaller than min_effect in thresholds.toml",
+    "unsure": "it is less sure than confidence in thresholds.toml asks for",
+    "noise": "unchanged machine code changes by as much",
+}
+
+
+def _unreported(change: FoundChange, thresholds: Thresholds) -> str:
+    """Return why a change is in no alert; "" if it is in one. A fall of an exact quantity never is."""
+    if change.suppressed:
+        return _REASONS[change.suppressed]
+    if not change.counted or change.old is None or change.new is None:
+        return ""
+    quantity, budget = change.series.quantity, thresholds.budget_of(*_place(change.series))
+    if budget is None:
+        return f"{quantity} explain a time; without a budget in thresholds.toml they open no alert"
+    if change.new - change.old <= budget:
+        return f"the budget in thresholds.toml lets {quantity} rise by {budget:g}"
+    return ""
 
 
 class _Reporter:

@@ -49,12 +49,14 @@ class CurrentAlerts:
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
         renamed: the names of today of machines and series that rules of thresholds.toml join.
+        unreported: why a change that the analysis found is in no alert, by the key of the change.
     """
 
     alerts: Sequence[Alert]
     commits: Mapping[str, Sequence[str]]
     dead: frozenset[str] = frozenset()
     renamed: Renamed = field(default_factory=Renamed)
+    unreported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ class Sync:
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
         elif not by_hand:
-            self._reopen(row, "the slowdown is back" if alert.topic == "slower" else "the change is back")
+            again = "is reported again" if row.ending == "withdrawn" else "is back"
+            self._reopen(row, f"the {'slowdown' if alert.topic == 'slower' else 'change'} {again}")
         elif later >= LATER_COMMITS:
             self._reopen(row, f"still {alert.topic} {later} commits after it was called {row.ending}")
 
@@ -266,7 +269,10 @@ class Sync:
         if row.state == "resolved":
             return
         if row.content["members"]:
-            self._resolve(row, "withdrawn", "later measurements, or thresholds.toml, rule the change out")
+            contradicted = "later measurements do not confirm the change"
+            keys = [member.key for member in from_json(row.content).members]
+            reasons = dict.fromkeys(self.current.unreported.get(key, contradicted) for key in keys)
+            self._resolve(row, "withdrawn", "; ".join(reasons))
         else:
             listed = row.topic == "silent" and row.machine in self.current.dead
             self._resolve(row, "fixed", "`changes` lists it with others" if listed else "it is measured again")
