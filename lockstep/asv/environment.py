@@ -137,7 +137,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         )
         self._requested.clear()
         self._recorder = Recorder(
-            target, spec, float(conf.default_benchmark_timeout), resume=self._options.resume, say=self._say
+            target,
+            spec,
+            float(conf.default_benchmark_timeout),
+            resume=self._options.resume,
+            say=self._say,
+            ahead=lambda: {suite for suite, _, _ in self._plan()},
         )
 
     def run(self, args: list[str], **kwargs: Any) -> Any:

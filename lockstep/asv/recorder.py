@@ -7,7 +7,7 @@ provenance file is replaced after each case, so an interrupted run loses at most
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ class Recorder:
         resume: whether to serve records of the file instead of measuring them again.
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
-        ahead: whether to compile all kernels of the commit in parallel before the first case.
+        ahead: returns the names of the suites whose kernels are compiled in parallel before the first case.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Recorder:
         resume: bool = False,
         say: Callable[[str], None] = print,
         worker: Callable[[WorkerSpec, float], Worker] = Worker,
-        ahead: bool = True,
+        ahead: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         self.target = target
         self._spec = spec
@@ -88,7 +88,8 @@ class Recorder:
         self._compile_costs = CompileCosts(spec)
         self._stillborn = ""
         self._unimportable: dict[str, WorkerDied] = {}
-        self._compiled = not ahead
+        self._ahead = ahead
+        self._compiled = False
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
@@ -235,12 +236,12 @@ class Recorder:
 
     def _compile_first(self, host: Mapping[str, str]) -> None:
         """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
-        if host.get("device") != "cuda" or self._compiled:
+        if host.get("device") != "cuda" or self._compiled or not (names := self._ahead()):
             return
         self._compiled = True
         started = time.monotonic()
         tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
-        suites = load_suites(self._spec.benchmark_dir).values()
+        suites = [suite for name, suite in load_suites(self._spec.benchmark_dir).items() if name in names]
         compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self._say)
         elapsed_s = time.monotonic() - started
         self._count({"compile": elapsed_s})

@@ -213,7 +213,7 @@ def _recorder(
     )
     target = Target("the working tree", "", "", "", "", None)
     silence_s = float(conf.default_benchmark_timeout)
-    return Recorder(target, spec, silence_s, say=say, ahead=False)
+    return Recorder(target, spec, silence_s, say=say)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:

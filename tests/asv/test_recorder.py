@@ -104,6 +104,29 @@ def measure(recorder, case="M=1", variants=(BASE, "a", "b"), version="v1"):
 OK = ("ok", "")
 
 
+@pytest.mark.parametrize("names", [{"norm_linear"}, set()], ids=["one suite", "none"])
+def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, monkeypatch, names):
+    compiled = []
+
+    def compile_ahead(tree, suites, *rest):
+        compiled.append([suite.name for suite in suites])
+        return False
+
+    monkeypatch.setattr("lockstep.asv.recorder.compile_ahead", compile_ahead)
+    host = {**HOST, "device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
+    spec = replace(SPEC, benchmark_dir=Path(__file__).parents[2] / "benchmarks")
+    recorder = Recorder(
+        Target("c" * 40, "lockstep", "m", "cpu", "h" * 40, path),
+        spec,
+        60.0,
+        worker=lambda *_: FakeWorker(Fleet(host=host)),
+        ahead=lambda: names,
+    )
+    measure(recorder)
+    measure(recorder, case="M=2")
+    assert compiled == ([sorted(names)] if names else [])
+
+
 def test_a_case_is_measured_once_for_all_its_variants(make, path):
     fleet = Fleet()
     recorder = make(fleet)
