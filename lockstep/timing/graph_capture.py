@@ -17,6 +17,7 @@ import torch
 
 from lockstep.timing.rules.graph_nodes import require_work
 from lockstep.timing.rules.rule import Disqualified, Rule
+from lockstep.timing.stack import clear_stack
 
 #: Parts of CUDA's texts for errors of captures (``cudaErrorStreamCapture…`` 904 and 901).
 _FORKED, _INVALIDATED = "capturing stream has unjoined work", "failed due to a previous error during capture"
@@ -62,6 +63,7 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool
     try:
         with torch.cuda.graph(graph, pool=pool):
             try:
+                clear_stack()
                 for call in calls:
                     call()
             except Exception as error:

@@ -16,6 +16,7 @@ from planted import lay_out
 from planted_launches import CHANGES, WORDS, planted
 
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.same_work.read_graph import unmangled
 from lockstep.gate.same_work.work import (
     Buffer,
     Captured,
@@ -179,3 +180,19 @@ def test_nodes_that_wait_for_others_differ():
     assert difference((one, one), (one, waits)) != ""
     assert difference((one, waits), (one, early)) != ""
     assert difference((one, waits), (one, waits)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIN3c108BFloat16EEEEvT1_", "reduce_kernel"),
+        ("_Z6skinnyILi4EEvPKfPfi", "skinny"),
+        ("_ZN12_GLOBAL__N_15scaleEPff", "scale"),
+        ("_multiply_planes", "_multiply_planes"),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNN", "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNN"),
+        ("_Zebra", "_Zebra"),
+        ("", ""),
+    ],
+)
+def test_a_kernel_is_called_by_its_own_name(name, own):
+    assert unmangled(name) == own

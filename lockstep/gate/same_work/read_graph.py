@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
@@ -208,7 +209,19 @@ def _kernel(node: int, after: tuple[Edge, ...], codes: TritonCode) -> Node:
     parameters = list(_parameters(launch, function))
     facts += [(f"parameter {index}", value) for index, value in enumerate(parameters) if value is not None]
     unknown = "" if None not in parameters else "its parameters cannot be read"
-    return Node("kernel", tuple(facts), after, unknown, (name.value or b"").decode(errors="replace"))
+    return Node("kernel", tuple(facts), after, unknown, unmangled((name.value or b"").decode(errors="replace")))
+
+
+def unmangled(name: str) -> str:
+    """Return a kernel's own name, without namespaces and template arguments: "reduce_kernel" for "_ZN2at6native13…".
+
+    Source: "<nested-name>" and "<source-name>" of the Itanium C++ ABI. Other names are returned as they are.
+    """
+    rest = re.sub(r"^_Z(NK?)?", "", name)
+    own = ""
+    while rest != name and (found := re.match(r"[1-9]\d*", rest)):
+        own, rest = rest[found.end() :][: int(found[0])], rest[found.end() + int(found[0]) :]
+    return own or name
 
 
 def _attributes(node: int, function: c_void_p) -> Iterator[tuple[str, Fact]]:
