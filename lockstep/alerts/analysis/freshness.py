@@ -12,7 +12,7 @@ import datetime
 import itertools
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pairs_in_few_words, renames
@@ -145,7 +145,8 @@ class _FreshnessChecks:
                 f"{_names(report.series.label for report in stopped_reports)}"
                 for symptom, stopped_reports in reports_by_symptom.items()
             ]
-            yield self._alert("stopped", family, last, first, f"since {self._hash(first)[:8]} {'; '.join(reasons)}")
+            text = f"since {self._hash(first)[:8]} {'; '.join(reasons)}"
+            yield replace(self._alert("stopped", family, last, first, text), failing="fail" in reports_by_symptom)
 
     def vanished(self) -> Iterable[Alert]:
         """Yield one alert for everything that is missing since the same commit: benchmarks, and series of others.
@@ -153,23 +154,18 @@ class _FreshnessChecks:
         The topic is "renamed" if all of it has a candidate, else "vanished".
         """
         ended_subjects = [(last, _benchmark(name, self.by_benchmark[name])) for name, last in self.gone.items()]
-        ended_subjects += [
-            (report.commits[-1], _single(report.benchmark, report))
-            for report in self.missing.values()
-            if not self._explains_a_time(report)
-        ]
+        last_of = {report.series: report.commits[-1] for report in self.missing.values()}
+        for name, members in self.by_benchmark.items():
+            # What else is measured of a case reports that the case is missing.
+            told = {r.series.case for r in members if not r.series.exact or r.series not in self.missing}
+            missing = [r for r in members if r.series in self.missing]
+            for subject in _subjects(name, [r for r in missing if not (r.series.exact and r.series.case in told)]):
+                ended_subjects.append((max(last_of[series] for series in subject.series), subject))
         groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
         for last, subject in ended_subjects:
             groups[self._next(subject.series[0].family, last)].append((last, subject))
         for first, ended in sorted(groups.items()):
             yield self._missing_since(first, max(last for last, _ in ended), [subject for _, subject in ended])
-
-    def _explains_a_time(self, report: Reports) -> bool:
-        """Return whether a report is of an exact quantity whose time is reported too, now or until it vanished."""
-        name = report.series
-        return name.exact and any(
-            not other.series.exact and other.series.case == name.case for other in self.by_benchmark[report.benchmark]
-        )
 
     def _missing_since(self, first: int, last: int, subjects: Sequence[Subject]) -> Alert:
         subjects = sorted(subjects, key=lambda subject: subject.label)
@@ -256,17 +252,25 @@ def _benchmark(name: tuple[str, str], members: Sequence[Reports]) -> Subject:
     return Subject(_label(name), "", tuple(report.series for report in members))
 
 
-def _single(name: tuple[str, str], report: Reports) -> Subject:
-    return Subject(report.series.label, _label(name), (report.series,))
+def _subjects(name: tuple[str, str], reports: Iterable[Reports]) -> Iterator[Subject]:
+    """Yield a subject for each series, and one for all exact quantities of a case."""
+    of_case: dict[str, list[SeriesName]] = defaultdict(list)
+    for report in reports:
+        if report.series.exact:
+            of_case[report.series.case].append(report.series)
+        else:
+            yield Subject(report.series.label, _label(name), (report.series,))
+    for series in of_case.values():
+        yield Subject(replace(series[0], quantity="latency").label, _label(name), tuple(series))
 
 
 def _begun(name: tuple[str, str], members: Sequence[Reports], at: range) -> Iterable[Subject]:
-    """Yield the benchmark if it began within a range of commits, else those of its series that did."""
+    """Yield the benchmark if it began within a range of commits, else those of its cases that did."""
     begun = [report for report in members if report.commits[0] in at]
     if len(begun) == len(members):
         yield _benchmark(name, members)
     else:
-        yield from (_single(name, report) for report in begun)
+        yield from _subjects(name, begun)
 
 
 def _shared_room(families: Sequence[str]) -> str:
