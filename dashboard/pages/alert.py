@@ -24,6 +24,7 @@ from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
+from lockstep.alerts.ranking import confidence
 from lockstep.alerts.text import amount, by, culprits, headline, interval, left, status
 from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import Commit, SeriesKey
@@ -243,15 +244,11 @@ def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, ke
         html.Td(interval(member), className="number dim"),
         html.Td(left(member), className="number"),
         html.Td(by(member, level.newest) if level else "–", className="number"),
-        html.Td(_sure(member.confidence), className="number dim"),
+        html.Td(confidence(member.confidence), className="number dim"),
         html.Td(cause or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
     ]
     return html.Tr(cells)
-
-
-def _sure(confidence: float) -> str:
-    return "> 99.9 %" if confidence > 0.9995 else f"{100 * confidence:.1f} %"
 
 
 def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:

@@ -17,6 +17,7 @@ from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
+from lockstep.alerts.ranking import explain
 from lockstep.alerts.text import amount, archive, headline, location, status
 from lockstep.history.store import Store
 
@@ -27,7 +28,7 @@ KEYS = ("state", "family", "machine", "owner", "search", "sort", "page")
 
 _STATES = ("open", "muted", "resolved", "all")
 _SORTS: dict[Order, str] = {
-    "urgent": "urgency",
+    "urgent": "what is lost",
     "newest": "newest first",
     "largest": "largest slowdown first",
     "family": "family",
@@ -220,7 +221,7 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
     shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
     cells = [
         html.Td(str(tracked.id), className="number dim"),
-        html.Td(shown, className="what"),
+        html.Td([shown, html.Div(explain(alert), className="dim hint")], className="what"),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),

@@ -15,6 +15,7 @@ from dashboard.pages.parts import commit_link, count
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.ranking import explain
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_status import Statuses
@@ -156,6 +157,8 @@ def _line(results: Results, listed: Tracked) -> Any:
     commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
     sign = html.Span(f"{SIGNS[alert.topic] if alert.topic in CHANGED else '◌'} ", className="slower")
     words: list[Any] = [sign, dcc.Link(headline(alert), href=link(f"/alert/{listed.id}"), className="link plain-link")]
+    if why := explain(alert):
+        words.append(html.Span(f" · {why}", className="dim"))
     if listed.state == "acknowledged":
         words.append(html.Span(" · acknowledged", className="dim"))
     if alert.members:

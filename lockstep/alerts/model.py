@@ -41,6 +41,8 @@ class FoundChange(ChangeSize):
         confidence: the detector's confidence in the change, 0 … 1.
         cause: the cause of the change.
         left: by how much the series' newest level is still worse than the level before the change.
+        recent: the same of the median of the series' last three points; ``None`` if unknown.
+        flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
         before: newest measured commit that certainly lies before the change.
         after: the newest commit that may be the culprit. Both are "" if an older version of Lockstep stored the alert
             without them.
@@ -66,6 +68,8 @@ class FoundChange(ChangeSize):
     new: float | None = None
     better: Better = "lower"
     measure: Measure = "ratio"
+    recent: float | None = None
+    flips: bool = False
     version: int = field(default=0, compare=False)
     first: int = field(default=-1, compare=False)
     last: int = field(default=-1, compare=False)
@@ -92,6 +96,7 @@ class FoundChange(ChangeSize):
             new=step.new,
             better=step.better,
             measure=step.measure,
+            recent=step.recent,
             version=version,
             first=step.first,
             last=step.last,
@@ -132,7 +137,15 @@ class FoundChange(ChangeSize):
             return self
         if "higher" not in (self.better, better):
             return replace(self, better=better)
-        return replace(self, better=better, size=-self.size, low=-self.high, high=-self.low, left=-self.left)
+        return replace(
+            self,
+            better=better,
+            size=-self.size,
+            low=-self.high,
+            high=-self.low,
+            left=-self.left,
+            recent=None if self.recent is None else -self.recent,
+        )
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,8 @@ class Alert:
         waiver: the waiver that covers every slowdown and every change without a direction; ``None`` if one has no
             waiver.
         text: the text of a freshness alert; "" for a change, which its numbers describe.
+        failing: whether a series fails, in a freshness alert.
+        doubt: why the alert probably tells of nothing new; "" if there is no such reason.
     """
 
     topic: Topic
@@ -186,6 +201,8 @@ class Alert:
     waiver: Waiver | None = None
     text: str = ""
     unknown: Unknown = ""
+    failing: bool = False
+    doubt: str = ""
 
     @property
     def after(self) -> str:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from lockstep.alerts.database.store import AlertStore
 
 
-#: Maximum number of archived alerts that ``show`` lists.
-_MOST_ARCHIVED = 100
+#: Maximum number of archived alerts that ``show`` lists, and of alerts that ``list`` lists.
+_MOST_ARCHIVED, _MOST_LISTED = 100, 1_000_000
 
 
 class Alerts(Command):  # type: ignore[misc]  # asv has no types
@@ -109,6 +109,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.ended_machines import ended_machines
+    from lockstep.alerts.database.listing import Choice
     from lockstep.alerts.database.states_and_actions import OPEN
     from lockstep.alerts.model import URGENT
 
@@ -122,7 +123,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         # An alert may outlive the results in which it was found.
         of_alerts = [(alert.alert.machine, alert.alert.family, alert.alert.family) for alert in store.alerts(None)]
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
-    alerts = store.alerts(None if args.all else OPEN, args.machine, args.family)
+    choice = Choice(None if args.all else OPEN, args.family or "", args.machine or "")
+    alerts = store.page(choice, limit=_MOST_LISTED).alerts
     if args.json:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
@@ -145,6 +147,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.alerts.ranking import explain
     from lockstep.alerts.text import archive, headline, status
 
     console = wide_console()
@@ -159,7 +162,7 @@ def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
         cells = (
             str(alert.id),
             status(alert),
-            headline(alert.alert) + archive(alert, archived),
+            headline(alert.alert) + archive(alert, archived) + (f"\n{why}" if (why := explain(alert.alert)) else ""),
             cause,
             alert.alert.owner,
         )

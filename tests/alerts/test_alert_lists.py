@@ -114,9 +114,9 @@ def test_acknowledged_alerts_stand_below_new_ones(tmp_path):
     before = store.version()
     store.act(6, Act("ack", "Mira"))
     assert store.version() > before
-    assert [one.id for one in store.page(Choice(), "urgent").alerts] == [5, 4, 3, 2, 1, 6]
+    assert [one.id for one in store.page(Choice(), "urgent").alerts] == [1, 2, 3, 4, 5, 6]
     open_ones = store.open_on("h200", 2)
-    assert [one.id for one in open_ones.first] == [5, 4]
+    assert [one.id for one in open_ones.first] == [1, 2]
     assert dict(open_ones.states) == {"new": 5, "acknowledged": 1}
     assert dict(store.open_on("other", 2).elsewhere) == {"h200": 6}
 

@@ -64,7 +64,7 @@ def test_without_a_direction_a_change_rings_as_changed(tmp_path):
     [alert] = [alert for alert in found.alerts if alert.members]
     assert alert.topic == "changed"
     assert {member.sense for member in alert.members} == {"changed"}
-    assert "s on box changed by −29.9 % in" in headline(alert)
+    assert "s on box changed by +30.1 % in" in headline(alert), "asv takes a rise for a regression"
     assert any("−29.9 % (−30.2 … −29.6 %)  s.track_x" in line for line in lines(alert))
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
     store.sync(found.current_alerts)

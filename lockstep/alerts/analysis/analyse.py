@@ -178,8 +178,23 @@ def _judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[
         threshold = _threshold(series_changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
         largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
-        for change in series_changes:
-            yield replace(change, suppressed=_suppression(change, threshold, largest))
+        levels = [0.0, *itertools.accumulate(change.size for change in series_changes)]
+        for place, change in enumerate(series_changes):
+            suppressed = _suppression(change, threshold, largest)
+            yield replace(change, suppressed=suppressed, flips=_flips(levels, place))
+
+
+def _flips(levels: Sequence[float], place: int) -> bool:
+    """Return whether a series was at both levels of a change before or after it, within a quarter of the change.
+
+    Args:
+        levels: the level before the first change, and the level after each change.
+        place: index of the change.
+    """
+    old, new = levels[place], levels[place + 1]
+    sign, near = math.copysign(1.0, new - old), abs(new - old) / 4
+    as_bad = any(sign * level >= sign * new - near for level in levels[:place])
+    return as_bad or any(sign * level <= sign * old + near for level in levels[place + 2 :])
 
 
 def _threshold(change: FoundChange, thresholds: Thresholds) -> Threshold:
@@ -211,7 +226,7 @@ def _unreported(change: FoundChange, thresholds: Thresholds) -> str:
     """Return why a change is in no alert; "" if it is in one. A fall of an exact quantity never is."""
     if change.suppressed:
         return _REASONS[change.suppressed]
-    if not change.counted or change.old is None or change.new is None:
+    if not change.series.exact or change.old is None or change.new is None:
         return ""
     quantity, budget = change.series.quantity, thresholds.budget_of(*_place(change.series))
     if budget is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from lockstep.alerts.cause.attribution import Cause, Kind
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
+from lockstep.alerts.ranking import loss_of_change, with_doubts
 from lockstep.detect.findings import Sense
 from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
@@ -78,7 +79,7 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return _across_machines(alerts, position)
+    return with_doubts(_across_machines(alerts, position), position)
 
 
 def _gather(changes: Iterable[ReportedChange]) -> list[_Group]:
@@ -130,9 +131,10 @@ _TOPIC: Mapping[Sense, Topic] = {"worse": "slower", "changed": "changed", "bette
 _ORDER = tuple(_TOPIC)
 
 
-def _loudest(member: FoundChange) -> tuple[int, float, SeriesName]:
-    """Return the key by which an alert orders its series: by sense, then the largest change first."""
-    return _ORDER.index(member.sense), -abs(member.weight), member.series
+def _loudest(member: FoundChange) -> tuple[int, float, float, SeriesName]:
+    """Return the key by which an alert orders its series: by sense, then the largest loss and change first."""
+    loss = loss_of_change(member)
+    return _ORDER.index(member.sense), -(loss.score if loss else 0.0), -abs(member.weight), member.series
 
 
 def _waiver(urgent: Sequence[ReportedChange]) -> Waiver | None:

@@ -78,6 +78,7 @@ class StepBuilder:
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
             left=worse * change.left,
+            recent=_recent(followed, change, worse),
             old=old,
             new=new,
             better=better,
@@ -184,6 +185,16 @@ def _numbers_of(
         return old, old + change.size
     new = float(np.median(after))
     return new - change.size, new
+
+
+def _recent(followed: Followed, change: Change, worse: float) -> float | None:
+    """Return by how much the last three points are worse than the points before a change; ``None`` if unknown."""
+    values = followed.values.values
+    before, newest = values[max(change.index - WINDOW, 0) : change.index], values[max(change.index, len(values) - 3) :]
+    old, new = float(np.median(before)), float(np.median(newest))
+    if change.measure == "difference":
+        return worse * (new - old)
+    return worse * math.log(new / old) if old > 0 and new > 0 else None
 
 
 def _seconds(run: Run, control: str) -> float:

@@ -72,6 +72,7 @@ class Step(ChangeSize):
         controls: moves of the run's controls ("copy", "matmul", "empty").
         left: by how much the newest level is worse than the level before the step, measured like ``size``; 0 if fully
             recovered.
+        recent: by how much the median of the last points after the step is worse than that level; ``None`` if unknown.
     """
 
     series: SeriesName
@@ -92,6 +93,7 @@ class Step(ChangeSize):
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
     left: float = math.nan
+    recent: float | None = None
     old: float | None = None
     new: float | None = None
     better: Better = "lower"

@@ -22,7 +22,7 @@ from lockstep.history.sqlite_wal import keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
-LAYOUTS = ("0001", "0002")
+LAYOUTS = ("0001", "0002", "0003")
 
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0

@@ -1,7 +1,7 @@
 """Create the tables of the alert database, and convert databases of earlier layouts.
 
-A layout adds tables, indexes and columns to the one before it. A new column needs a default, which its old rows get. So
-one function converts every earlier layout.
+A layout adds tables, columns and indexes to the one before it, and columns to indexes. A new column needs a default,
+which its old rows get. So one function converts every earlier layout.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def create_or_convert(connection: Connection, layout: str) -> None:
                 if column.name not in columns:
                     text = CreateColumn(column).compile(connection)
                     connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {text}")
-            indexes = {index["name"] for index in inspector.get_indexes(table.name)}
+            indexes = {index["name"]: index["column_names"] for index in inspector.get_indexes(table.name)}
             for index in table.indexes:
-                if index.name not in indexes:
+                if indexes.get(index.name) != index.columns.keys():
+                    index.drop(connection, checkfirst=True)
                     index.create(connection)
         _fill_lists(connection)
     if connection.scalar(select(CLOCK.c.number)) is None:

@@ -13,9 +13,10 @@ from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.schema import ALERT
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.model import URGENT, Alert
+from lockstep.alerts.ranking import rank_of
 
-#: "urgent": open alerts first, slowdowns before others, then the newest. "newest": by date of the last possible
-#: culprit.
+#: "urgent": open alerts first, then by what is lost (``lockstep.alerts.ranking``). "newest": by date of the last
+#: possible culprit.
 #: "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
 Order = Literal["urgent", "newest", "largest", "family"]
 
@@ -96,11 +97,10 @@ def columns_of(alert: Alert) -> dict[str, Any]:
         "since": alert.since,
         "size": size if math.isfinite(size) else 0.0,
         "search": " ".join(part for part in texts if part).lower(),
+        "rank": rank_of(alert),
     }
 
 
-#: Orders slowdowns, and changes without a better direction, before other alerts.
-NOT_SLOWER = case((ALERT.c.topic.in_(URGENT), 0), else_=1)
 _URGENT = case(
     (ALERT.c.state.in_(["new", "reopened"]), 0),
     (ALERT.c.state == "acknowledged", 1),
@@ -113,7 +113,7 @@ _DATE = case((ALERT.c.since == 0, ALERT.c.opened_at), else_=ALERT.c.since)
 
 def order_by(order: Order) -> list[ColumnElement[Any]]:
     """Return the expressions by which a query puts alerts in an order."""
-    urgent: list[ColumnElement[Any]] = [_URGENT, NOT_SLOWER, _DATE.desc(), ALERT.c.id.desc()]
+    urgent: list[ColumnElement[Any]] = [_URGENT, ALERT.c.rank.desc(), _DATE.desc(), ALERT.c.id.desc()]
     if order == "newest":
         return [_DATE.desc(), ALERT.c.id.desc()]
     if order == "largest":

@@ -13,7 +13,6 @@ from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_ale
 from lockstep.alerts.database.automatic_transitions import DATA
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import (
-    NOT_SLOWER,
     Choice,
     Names,
     OpenAlerts,
@@ -78,7 +77,7 @@ class AlertStore:
         counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
         acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
         numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
-        numbers = numbers.order_by(acknowledged, NOT_SLOWER, ALERT.c.since.desc(), ALERT.c.id.desc()).limit(limit)
+        numbers = numbers.order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc()).limit(limit)
         states: Counter[State] = Counter()
         elsewhere: Counter[str] = Counter()
         with self.database.read() as connection:

@@ -1,0 +1,187 @@
+"""Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
+
+Times, failures and wrong results come first, then other numbers, then what no longer reports. Within these, an alert
+that probably tells of nothing new comes after the others, so that each step is told once near the top.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lockstep.alerts.cause.commit_ranges import BY_DATE
+from lockstep.alerts.model import URGENT, Alert, FoundChange
+
+#: Milliseconds after which a loss counts half as much.
+_HALF_LIFE_MS = 30 * 86_400_000
+
+#: What a loss counts if the machine or the way of measuring is the probable cause.
+_NOT_THE_CODE = 1 / 4
+
+#: What counts much less: a series that moves between levels without a known commit, and a fall of a number whose better
+#: direction nobody has stated, as asv takes a rise for a regression.
+_SECOND = 1 / 16
+
+#: Least number of families that move between levels at one commit if the machine does.
+_SEVERAL = 3
+
+#: Units of time of other projects' benchmarks, alone or as in ``ms/frame``.
+_TIME = re.compile(r"(s|ms|us|µs|ns|seconds|milliseconds|microseconds|nanoseconds)(/.*)?")
+
+#: Larger than every score within a group of alerts.
+_GROUP = 1e6
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What an alert says is lost, at least.
+
+    Attributes:
+        change: the change with the largest loss; ``None`` if a series fails.
+        share: the part of today's number that the change added, 0 … 1; at the lower end of its interval.
+        sure: how sure the loss is, 0 … 1.
+    """
+
+    change: FoundChange | None
+    share: float
+    sure: float
+
+    @property
+    def score(self) -> float:
+        """The share weighed by how sure it is."""
+        return self.share * self.sure
+
+
+def loss_of(alert: Alert) -> Loss | None:
+    """Return the largest loss of an alert; ``None`` if nothing measurable is lost."""
+    if alert.failing:
+        return Loss(None, 1.0, 1.0)
+    losses = [loss for member in alert.members if (loss := loss_of_change(member))]
+    return max(losses, key=lambda loss: loss.score, default=None)
+
+
+def loss_of_change(change: FoundChange) -> Loss | None:
+    """Return what a change of a series loses; ``None`` if it is an improvement, or is undone."""
+    if change.sense == "better":
+        return None
+    # A later change of the series is a loss of its own, and the last points may be better than their level.
+    sign = math.copysign(1.0, change.size)
+    known = [
+        sign * size for size in (change.size, change.left, change.recent) if size is not None and not math.isnan(size)
+    ]
+    least = min(known) - (0.0 if change.counted else (change.high - change.low) / 2)
+    if least <= 0:
+        return None
+    relative = least / change.scale
+    share = -math.expm1(-relative) if change.measure == "ratio" else min(relative, 1.0)
+    sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
+    fall = change.sense == "changed" and change.size < 0
+    return Loss(change, share, sure * (_SECOND if fall or _moves_between_levels(change) else 1.0))
+
+
+def _moves_between_levels(change: FoundChange) -> bool:
+    return change.flips and change.cause.kind != "own commit"
+
+
+def rank_of(alert: Alert) -> float:
+    """Return the number by which lists order alerts, the largest first.
+
+    The loss halves every thirty days, so the order of two alerts does not depend on the day.
+    """
+    loss = loss_of(alert)
+    age = alert.since / _HALF_LIFE_MS
+    if loss is None or (alert.topic not in URGENT and not alert.failing):
+        return age - 2 * _GROUP
+    first = loss.change is None or is_time(loss.change) or loss.change.series.checked
+    group = (0.0 if first else 1.0) + (0.5 if alert.doubt else 0.0)
+    return math.log2(max(loss.score, 1e-9)) + age - _GROUP * group
+
+
+def explain(alert: Alert) -> str:
+    """Return the line that says why an alert stands where it does; "" if nothing measurable is lost."""
+    loss = loss_of(alert)
+    if loss is None or alert.topic not in (*URGENT, "stopped"):
+        return ""
+    if loss.change is None:
+        return "a result is lost"
+    change = loss.change
+    share = "under 0.1 %" if loss.share < 0.0005 else f"at least {100 * loss.share:.2g} %"
+    if change.better == "neither":
+        words = f"{share} of the number {'was added' if change.size > 0 else 'is gone'}"
+        words += "; its better direction is not stated"
+    elif change.counted and not change.old:
+        words = "it was zero before"
+    else:
+        words = f"{share} of {'its time' if is_time(change) else 'the number'} is lost"
+    if change is not alert.members[0]:
+        words += f" in {change.series.label}"
+    doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
+    doubt += "; the series moves between these levels" if _moves_between_levels(change) else ""
+    doubt += f"; {alert.doubt}" if alert.doubt else ""
+    return f"{words}, {confidence(change.confidence)} sure{doubt}"
+
+
+def confidence(share: float) -> str:
+    """Return a confidence as text: ``99.8 %``, or ``> 99.9 %``."""
+    return "> 99.9 %" if share > 0.9995 else f"{100 * share:.1f} %"
+
+
+def is_time(change: FoundChange) -> bool:
+    """Return whether the number of a change is a time, or a ratio of times."""
+    return change.series.timed or bool(_TIME.fullmatch(change.series.quantity))
+
+
+def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
+    """Add to each alert why it probably tells of nothing new.
+
+    Another machine's alert that ranks higher tells of the same step. Or most families of the machine move between
+    levels at the same commit.
+
+    Args:
+        position: the position of each commit in the history.
+    """
+    restless = _restless(alerts)
+    doubted = list(alerts)
+    leading: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for place in sorted(range(len(alerts)), key=lambda place: -rank_of(alerts[place])):
+        alert = alerts[place]
+        higher = leading[alert.family, alert.topic]
+        same = next((other for other in higher if _same_step(alert, other, position)), None)
+        if same and same.machine != alert.machine:
+            doubted[place] = replace(alert, doubt=f"the same step as on {same.machine}")
+        elif (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
+            doubted[place] = replace(
+                alert, doubt="most families of the machine return to earlier levels at that commit"
+            )
+        else:
+            higher.append(alert)
+    return doubted
+
+
+def _restless(alerts: Iterable[Alert]) -> set[tuple[str, str]]:
+    """Return the machines and commits at which most families move between levels."""
+    families: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for alert in alerts:
+        if alert.topic in URGENT and alert.members:
+            families[alert.machine, alert.after][alert.family] = _moves_between_levels(alert.members[0])
+    return {at for at, moves in families.items() if sum(moves.values()) >= max(_SEVERAL, len(moves) / 2)}
+
+
+def _same_step(alert: Alert, other: Alert, position: Mapping[str, int]) -> bool:
+    """Return whether two ranges overlap; if only dates order them, also if one series changed within three days."""
+    (first, last), (begin, end) = _ends(alert, position), _ends(other, position)
+    if first <= end and begin <= last:
+        return True
+    names = [
+        (one.members[0].series.suite, one.members[0].series.variant, one.members[0].series.case)
+        for one in (alert, other)
+    ]
+    return alert.unknown in BY_DATE and names[0] == names[1] and abs(alert.since - other.since) <= _HALF_LIFE_MS / 10
+
+
+def _ends(alert: Alert, position: Mapping[str, int]) -> tuple[int, int]:
+    last = position.get(alert.after, -1)
+    return min(position.get(alert.before, last - 1) + 1, last), last

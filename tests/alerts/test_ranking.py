@@ -1,0 +1,80 @@
+"""Lists of alerts begin with what is lost: how much of a time, how sure, and how new."""
+
+import math
+from dataclasses import replace
+
+from alerting import COMMITS, alerts, series, step, told
+from test_freshness import COMMITS as DAYS
+from test_freshness import STEADY, report
+
+from lockstep.alerts.analysis.freshness import freshness, silence
+from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.analysis.reports import MachineReports
+from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.ranking import explain, rank_of
+
+DAY = 86_400_000
+NOW = 20_000 * DAY
+
+
+def alert(by=0.05, age=0, name=None, **changes):
+    [one] = alerts(step(10, by=by, name=name, **changes))
+    return replace(one, since=NOW - age * DAY)
+
+
+def order(**named):
+    return sorted(named, key=lambda name: -rank_of(named[name]))
+
+
+def test_the_larger_the_newer_and_the_surer_loss_comes_first():
+    wide = {"low": 0.01, "high": 0.35}
+    assert order(small=alert(0.02), large=alert(0.2), unsure=alert(0.2, **wide)) == ["large", "small", "unsure"]
+    assert order(old=alert(0.2, age=60), new=alert(0.06)) == ["new", "old"], "a loss halves every 30 days"
+    assert order(machine=replace_cause(alert(0.2), "machine"), own=alert(0.06)) == ["own", "machine"]
+
+
+def replace_cause(one, kind):
+    return replace(one, members=tuple(replace(member, cause=Cause(kind, "")) for member in one.members))
+
+
+def test_what_is_undone_at_the_newest_points_is_not_lost():
+    undone = alert(0.5, left=math.log(1.5), recent=math.log(1.01))
+    assert order(undone=undone, small=alert(0.03)) == ["small", "undone"]
+    later = alert(0.05, left=math.log(3.0), recent=math.log(3.0))
+    assert order(later=later, own=alert(0.06)) == ["own", "later"], "what a later change lost is its own"
+
+
+def test_times_and_failures_come_before_other_numbers_and_those_before_silence():
+    spills = alert(name=series(l2="", quantity="spills"), old=0.0, new=512.0, size=math.inf, left=math.inf)
+    [fails, *_] = freshness(MachineReports("h200", DAYS, [STEADY, report(range(60), ["number"] * 59 + ["failed"])]))
+    [gone] = freshness(MachineReports("h200", DAYS, [STEADY, report(range(60)), report(range(57), case="M=1")]))
+    quiet = silence("h200", COMMITS[3], NOW - 30 * DAY, NOW)
+    found = order(quiet=quiet, gone=gone, spills=spills, time=alert(0.01), fails=replace(fails, since=NOW))
+    assert found == ["fails", "time", "spills", "gone", "quiet"]
+    assert explain(fails) == "a result is lost"
+    assert explain(gone) == explain(quiet) == ""
+
+
+def test_a_step_of_several_machines_is_told_once():
+    steps = [step(10, by=0.2), step(10, by=0.1, name=series(machine="b200"))]
+    steps.append(step(15, by=0.05, name=series(machine="b200")))
+    [first, second, third] = sorted(group(told(*steps), COMMITS), key=rank_of, reverse=True)
+    assert (first.machine, first.doubt) == ("h200", "")
+    assert (second.after, second.doubt) == (COMMITS[15], "")
+    assert third.doubt == "the same step as on h200"
+    assert explain(third).endswith("; the same step as on h200")
+
+
+def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
+    unknown = {"unknown": "no repository", "touched": None}
+    steps = [step(10, by=0.2, name=series(family=f"f{number}"), **unknown) for number in range(4)]
+    changes = [replace(one, change=replace(one.change, flips=number < 3)) for number, one in enumerate(told(*steps))]
+    found = group(changes, COMMITS)
+    assert {one.doubt for one in found} == {"most families of the machine return to earlier levels at that commit"}
+    assert {one.doubt for one in group(changes[2:], COMMITS)} == {""}
+
+
+def test_the_rank_is_explained_in_words():
+    assert explain(alert(0.05)) == "at least 4.4 % of its time is lost, > 99.9 % sure"
+    falls = alert(by=-0.3, better="neither", low=math.log(0.69), high=math.log(0.71))
+    assert explain(falls).startswith("at least 29 % of the number is gone; its better direction is not stated")
