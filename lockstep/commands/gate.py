@@ -6,6 +6,7 @@ Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verd
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import secrets
@@ -19,6 +20,7 @@ from rich.console import Console
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.retune_option import add_retune_option, tuned_file
+from lockstep.commands.script_option import add_script_option, asked_of
 from lockstep.gate.case_verdict import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
@@ -29,6 +31,7 @@ from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
 from lockstep.suite.thresholds import FILE, read_thresholds
@@ -92,6 +95,7 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
         add_retune_option(parser)
+        add_script_option(parser)
         parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
         parser.add_argument(
             "--json", type=Path, metavar="FILE", help="write the report to FILE; docs/gate.md describes it"
@@ -102,6 +106,11 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         return parser
 
     @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> Any:
+        """Compare by a script, which needs no asv.conf.json, or by suites."""
+        return cls.run_from_conf_args(None, args) if args.script else super().run_from_args(args)
+
+    @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Compare head with base, write the reports, and return the exit status."""
         for file in (args.json, args.markdown):
@@ -110,7 +119,8 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         try:
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
-                report = run(_request(conf, args), lambda line: console.print(line, markup=False))
+                say = functools.partial(console.print, markup=False)
+                report = gate_script(asked_of(args), say) if args.script else run(_request(conf, args), say)
         except RefError as error:
             console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
             return USAGE

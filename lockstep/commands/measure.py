@@ -21,6 +21,7 @@ from lockstep.asv.recorder import Recorder, Target
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
+from lockstep.commands.script_option import add_script_option, measure_script
 from lockstep.gpu.nvml import find_gpu
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
@@ -87,9 +88,18 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         )
         add_costs_option(parser)
         add_retune_option(parser)
+        add_script_option(parser)
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
         parser.set_defaults(func=cls.run_from_args)
         return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> Any:
+        """Measure a script, which needs no asv.conf.json, or suites."""
+        if not args.script:
+            return super().run_from_args(args)
+        with sigterm_interrupts():
+            return measure_script(args)
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:

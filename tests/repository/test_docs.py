@@ -24,7 +24,7 @@ FILE = re.compile(
 #: A file without its folder, which only a file of the repository's root may be.
 NAME = re.compile(r"`([A-Za-z]\w*\.(?:py|md|yml))`")
 #: Files that a command or a reader makes.
-EXAMPLES = {"benchmarks/rmsnorm.py", "FILE.py", "gate.md"}
+EXAMPLES = {"benchmarks/rmsnorm.py", "benchmarks/bench_rope.py", "benchmarks/ops/registry.py", "FILE.py", "gate.md"}
 #: What a docstring, a comment or a page names by its dotted name.
 DOTTED = re.compile(r"`((?:lockstep|dashboard|kernels)(?:\.\w+)+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -31,6 +31,7 @@ MEASURE = {
     "asv",
     "tuning",
     "referee",
+    "scripts",
 }
 HISTORY = {"history", "detect", "alerts", "notify", "compare"}
 

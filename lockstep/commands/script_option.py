@@ -1,0 +1,118 @@
+"""The option ``--script`` of ``gate``, ``measure`` and ``run``: a benchmark script in place of suites."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from lockstep.commands.cli import UsageError
+from lockstep.gate.trees import version
+from lockstep.machine_code.commit_sources import WORKING_TREE
+from lockstep.processes.exit_status import BROKEN
+from lockstep.record.console import wide_console
+from lockstep.record.model import Record
+from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
+from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.gate_script import SILENCE_S, Asked, notes, side_of
+from lockstep.scripts.plan import HEAD, Plan
+from lockstep.scripts.project import NoScript, Project
+from lockstep.suite.thresholds import FILE, read_thresholds
+
+#: Exit status if a call failed.
+FAILED = 2
+
+#: Seconds for measuring a script if no budget is given.
+BUDGET_S = 120.0
+
+
+def add_script_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--script`` and ``--package``."""
+    parser.add_argument(
+        "--script",
+        metavar="'FILE ARGUMENTS'",
+        help="take the calls that a benchmark script times in place of suites: docs/scripts.md",
+    )
+    parser.add_argument(
+        "--package", action="append", default=[], metavar="NAME", help="with --script: package under test; may repeat"
+    )
+
+
+def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
+    """Return the project of ``--script``, and a plan with the settings that all verbs have.
+
+    Raises:
+        UsageError: there is no such script.
+    """
+    words = shlex.split(args.script)
+    if not words:
+        raise UsageError("--script needs a file")
+    try:
+        project = Project.of(Path(words[0]), tuple(args.package))
+    except NoScript as error:
+        raise UsageError(str(error)) from error
+    return project, Plan(
+        suite=project.file.stem,
+        sides={},
+        packages=project.packages,
+        local={name: str(folder) for name, folder in project.local.items()},
+        arguments=tuple(words[1:]),
+        budget_s=BUDGET_S,
+        quick=bool(args.quick),
+        seed=getattr(args, "seed", None) or secrets.randbits(32),
+        version="1",
+    )
+
+
+def asked_of(args: argparse.Namespace) -> Asked:
+    """Return what ``gate --script`` asks for."""
+    project, plan = project_of(args)
+    default = read_thresholds(Path.cwd() / FILE).default
+    plan = replace(
+        plan,
+        budget_s=args.budget,
+        min_effect=args.min_effect or default.min_effect,
+        confidence=default.confidence,
+        measure_all=args.ignore_fingerprints,
+        cases=tuple(args.case),
+        variants=tuple(args.variant),
+    )
+    return Asked(project, args.base, args.head, plan)
+
+
+def measure_script(args: argparse.Namespace) -> int:
+    """Measure the calls of a script with the working tree's packages; print a table, or records as JSON."""
+    project, plan = project_of(args)
+    plan = replace(plan, cases=tuple(args.case), variants=tuple(args.variants or ()))
+    console, errors = wide_console(), Console(stderr=True, highlight=False, soft_wrap=True)
+    records: list[Record] = []
+    with version(project.root, WORKING_TREE, project.contents) as tree:
+        plan, outcome = replace(plan, sides={HEAD: side_of(project, tree)}), Outcome()
+        for number in run_plan(plan, SILENCE_S, lambda line: errors.print(line, markup=False), outcome):
+            if (record := outcome.records.get(number)) is None:
+                case, variant = outcome.calls[number]
+                record = Record(plan.suite, variant, case, "warm", "failed", plan.version, outcome.died[number][0])
+            records.append(record)
+            if args.json:
+                print(json.dumps(asdict(record)), flush=True)
+                continue
+            names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
+            first = len(records) == 1
+            console.print(records_table([record], plan.suite, names=names, cases=cases, head=first))
+    for line in [*reasons(records), *notes(plan, outcome), *filter(None, [outcome.trouble])]:
+        errors.print(line, markup=False)
+    missing = len(plan.selected(outcome.calls)) - len(records)
+    if missing:
+        errors.print(
+            f"the budget of {plan.budget_s:g} s left {missing} calls out: choose some by --case and --variants"
+        )
+    if outcome.machine.get("device") == "cpu" and records and not args.json:
+        console.print(CPU_NOTE, markup=False, highlight=False)
+    if any(record.state == "failed" for record in records):
+        return FAILED
+    return 0 if records else BROKEN

@@ -1,0 +1,96 @@
+"""Run a plan in worker processes: when a call kills a worker, a new worker goes on with the other calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lockstep.gate.case_verdict import Verdict, verdict_from
+from lockstep.processes.watched_worker import Watched, WorkerDied
+from lockstep.record.file import record_from
+from lockstep.record.model import Record
+from lockstep.scripts.plan import Plan
+
+#: Workers that may die before the rest of the script is given up.
+MOST_DEATHS = 4
+
+
+@dataclass
+class Outcome:
+    """What the calls of a script gave.
+
+    Attributes:
+        calls: case and variant of each call of head, in order.
+        verdicts, records: by the number of the call; ``died`` has those that killed a worker.
+        refused: what cannot be taken, with the reason.
+        errors: why a side's script ended early, by side.
+        trouble: why no worker starts; "" if one does.
+    """
+
+    machine: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    extra: list[Verdict] = field(default_factory=list)
+    records: dict[int, Record] = field(default_factory=dict)
+    places: dict[int, tuple[str, int]] = field(default_factory=dict)
+    died: dict[int, tuple[str, str]] = field(default_factory=dict)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    trouble: str = ""
+
+
+def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:
+    """Fill ``outcome``, and yield the number of each call that is done.
+
+    The caller may stop iterating; the worker then ends.
+    """
+    for _ in range(MOST_DEATHS):
+        done = (*outcome.verdicts, *outcome.records, *outcome.died)
+        worker = Watched("lockstep.scripts.worker", ["--plan", replace(plan, done=done).write()], silence_s)
+        try:
+            ready = worker.started()
+            outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}
+            for event in worker.until("ended"):
+                number = _take(event, outcome, say)
+                if number is not None:
+                    yield number
+            return
+        except WorkerDied as died:
+            name, _, side = died.variant.partition("@")
+            say(f"the worker {died.how}")
+            if not name.isdigit():
+                outcome.trouble = died.how
+                return
+            outcome.died[int(name)] = (died.how, side)
+            yield int(name)
+        finally:
+            worker.close(patience_s=1.0)
+    outcome.trouble = f"{MOST_DEATHS} workers died"
+
+
+def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]) -> int | None:
+    match event["event"]:
+        case "told":
+            say(event["text"])
+        case "found":
+            outcome.calls = [tuple(call) for call in event["calls"]]
+            outcome.refused = [tuple(row) for row in event["refused"]]
+            outcome.errors = {"head": event["error"]} if event["error"] else {}
+        case "verdict":
+            verdict = verdict_from(event["verdict"])
+            if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":
+                outcome.extra.append(verdict)
+                return None
+            outcome.verdicts[event["number"]] = verdict
+            return int(event["number"])
+        case "record":
+            outcome.records[event["number"]] = record_from(event["record"])
+            outcome.places[event["number"]] = tuple(event["place"])
+            return int(event["number"])
+        case "controls":
+            outcome.controls = event["controls"]
+        case "ended":
+            outcome.errors.update({side: error for side, error in event["errors"].items() if error})
+    return None

@@ -1,0 +1,184 @@
+"""Compare one timed call of base with that of head: outputs, then epochs, by the gate's own test."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from lockstep.gate.case_verdict import SeriesKey, Verdict
+from lockstep.gate.measuring.observe import observe
+from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
+from lockstep.gate.same_work.read_graph import GraphError, TritonCode
+from lockstep.gate.sequential import MOST_SAME, Test
+from lockstep.gate.trial import Trial
+from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
+from lockstep.scripts.compare_outputs import difference, first_output
+from lockstep.scripts.shared_buffers import share
+from lockstep.scripts.timed_call import TimedCall
+from lockstep.timing.arms.bound_arms import Arm
+from lockstep.timing.arms.buffers import ArmFailed, Contender
+from lockstep.timing.checks.check import brief
+from lockstep.timing.controls import Controls
+from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.rounds import Pace
+from lockstep.timing.rules.rule import Disqualified
+from lockstep.timing.rules.trusted import Trusted
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a comparison must decide.
+
+    Attributes:
+        min_effect: smallest relative change that counts.
+        alpha: 1 − confidence.
+        cases: number of calls that share the error rate.
+        measure_all: whether calls that give the GPU the same work are timed as well.
+    """
+
+    min_effect: float
+    alpha: float
+    cases: int
+    measure_all: bool = False
+
+
+@dataclass
+class CallComparer:
+    """Compares pairs of timed calls on one device.
+
+    Attributes:
+        namespaces: return the context of base's and of head's code.
+        stage: called before each step that may hang or crash, with the stage and the side.
+    """
+
+    device: Device
+    pace: Pace
+    limits: Limits
+    namespaces: dict[str, Namespace]
+    stage: Callable[[str, str], None]
+    seed: int = 0
+    _trusted: Trusted = field(default_factory=Trusted)
+    _controls: Controls | None = None
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._codes = TritonCode.listening() if self.device.kind == "cuda" else TritonCode()
+
+    def compare(self, key: SeriesKey, base: TimedCall, head: TimedCall, deadline: float) -> Verdict:
+        """Return the verdict on a call that base and head both make.
+
+        Raises:
+            DeviceLost: a call broke the CUDA context.
+        """
+        started = time.monotonic()
+        file, line = head.place
+        try:
+            verdict = self._compared(key, base, head, deadline)
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            verdict = Verdict(key, "unsure", "the device has too little memory for the calls of both sides")
+        return replace(verdict, file=file, line=line, wall_s=time.monotonic() - started)
+
+    def controls_summary(self) -> dict[str, dict[str, float | str]]:
+        """Return median, spread and rate of each control."""
+        return self._controls.summary() if self._controls else {}
+
+    def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, deadline: float) -> Verdict:
+        calls = {BASE: base, HEAD: head}
+        outputs: dict[str, list[torch.Tensor]] = {}
+        errors: dict[str, Exception] = {}
+        for side, call in calls.items():
+            self.stage("check", side)
+            try:
+                outputs[side] = first_output(call, self.namespaces[side])
+            except Exception as error:
+                self._require_healthy(side, error)
+                errors[side] = error
+        if errors:
+            return _failed(key, errors)
+        wrong, note = difference(outputs[BASE], outputs[HEAD], lambda: first_output(base, self.namespaces[BASE]))
+        outputs.clear()
+        if wrong:
+            return Verdict(key, "failed", f"wrong: {wrong}")
+        with collected():
+            return self._timed(key, calls, note, deadline)
+
+    def _timed(self, key: SeriesKey, calls: dict[str, TimedCall], note: str, deadline: float) -> Verdict:
+        shared = share(calls[BASE].function, calls[HEAD].function)
+        reasons = {
+            side: why_not_captured(self._arm(side, call, host=False), self.device) for side, call in calls.items()
+        }
+        host = any(reasons.values())
+        arms = [self._arm(side, call, host=host) for side, call in calls.items()]
+        notes = [note] if note else []
+        notes += [f"timed from the host, not in a graph: {next(filter(None, reasons.values()))}"] if host else []
+        pair = [Contender(arm.name, key.variant, NO_FAMILY, arm.name, self.namespaces[arm.name]) for arm in arms]
+        if self.device.kind == "cuda" and not host and shared and not self.limits.measure_all:
+            if not (differs := self._difference(pair, arms)):
+                return Verdict(key, "same", "; ".join(["the same work on the GPU", *notes]), unchanged=True)
+            code: tuple[str, ...] = (differs,)
+        else:
+            code = ()
+        trial = self._trial(key, pair, arms, shared, deadline)
+        verdict = trial.verdict(key)
+        reason = "; ".join(filter(None, (verdict.reason, *notes)))
+        return replace(verdict, reason=reason, code=code)
+
+    def _arm(self, side: str, call: TimedCall, *, host: bool) -> Arm:
+        return arm_of(side, call, self.namespaces[side], host=host)
+
+    def _difference(self, pair: list[Contender], arms: list[Arm]) -> str:
+        """Return the first difference of the work that the graphs of base and head give the GPU; "" for the same."""
+        self.stage("observe", "")
+        buffers = ClosureBuffers(arms, self._chance.getrandbits(48), shared=True)
+        try:
+            return observe(
+                pair, [buffers], self.device, self._codes, lambda side: self.stage("observe", side)
+            ).difference
+        except (ArmFailed, GraphError, Disqualified, torch.cuda.OutOfMemoryError) as error:
+            self.device.release()
+            self._require_healthy(HEAD, error)
+            return brief(error)
+
+    def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, deadline: float) -> Trial:
+        limits = self.limits
+        test = Test(limits.min_effect, limits.alpha, limits.cases, max(MOST_SAME, limits.min_effect))
+        trial = Trial(test, ratios_of=at_one_clock)
+        timer = PairTimer(pair, self.device, self.pace, self._trusted, self.stage)
+        self._controls = self._controls or Controls.of(self.device)
+        before = self._controls.take(self.device)
+        while not trial.over and (time.monotonic() < deadline or not trial.count):
+            buffers = ClosureBuffers(arms, self._chance.getrandbits(48), shared=shared)
+            try:
+                epoch = timer.epoch(buffers)
+            except ArmFailed as failed:
+                self._require_healthy(failed.arm, failed)
+                reason = f"{failed.arm} cannot be timed: {failed}"
+                trial.refusal = Verdict(key, "unsure" if failed.arm == BASE else "failed", reason)
+                break
+            after = self._controls.take(self.device)
+            moved, before = self._controls.moved(before, after), after
+            trial.moved += bool(moved)
+            if moved and trial.voided < MOST_VOID * len(trial.rounds):
+                trial.voided += 1
+            else:
+                trial.add(epoch)
+        return trial
+
+    def _require_healthy(self, side: str, error: Exception) -> None:
+        if not self.device.healthy():
+            raise DeviceLost(side, brief(error)) from error
+
+
+#: Epochs of a call that may be voided because a control moved.
+MOST_VOID = 4
+
+
+def _failed(key: SeriesKey, errors: dict[str, Exception]) -> Verdict:
+    if HEAD not in errors:
+        return Verdict(key, "new", f"nothing to compare with, base failed: {brief(errors[BASE])}")
+    return Verdict(key, "failed", brief(errors[HEAD]), in_base=BASE in errors)

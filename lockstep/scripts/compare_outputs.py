@@ -1,0 +1,64 @@
+"""Call base and head once each, and compare what the closures return. Base's output is the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from lockstep.scripts.closure_arms import Namespace
+from lockstep.scripts.timed_call import TimedCall
+from lockstep.suite.inputs import tensors_of
+from lockstep.timing.checks.accuracy import accuracy_of
+from lockstep.timing.checks.tolerance import default_tolerance, is_float, refusal
+
+#: The seed of calls that draw numbers themselves, a gradient for example.
+_SEED = 11
+
+
+def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
+    """Call a closure once, which compiles and tunes; return copies of the tensors that it returns.
+
+    Raises:
+        Exception: any error of the closure.
+    """
+    torch.manual_seed(_SEED)
+    with namespace(), call.state.entered():
+        call.drop_gradients()
+        result = call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        try:
+            return [tensor.detach().clone() for tensor in tensors_of(result)]
+        finally:
+            call.drop_gradients()
+
+
+def difference(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again: Callable[[], Any]) -> tuple[str, str]:
+    """Return what is wrong with head's output, or "", and what a reader of a right one must know, or "".
+
+    Args:
+        again: calls base once more. If its output changes from call to call, the outputs say nothing.
+    """
+    if not base and not head:
+        return "", "no output to compare"
+    if not (wrong := _wrong(base, head)):
+        return "", ""
+    if _wrong(base, again()):
+        return "", "its output changes from call to call, so it was not compared"
+    return wrong, ""
+
+
+def _wrong(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor]) -> str:
+    if len(base) != len(head):
+        return f"returned {len(head)} tensors, base returned {len(base)}"
+    for number, (expected, output) in enumerate(zip(base, head, strict=True)):
+        if expected.shape != output.shape:
+            return f"output {number} has shape {list(output.shape)}, base's has {list(expected.shape)}"
+        if expected.dtype == output.dtype and torch.equal(expected, output):
+            continue
+        tolerance = default_tolerance(expected.dtype, [expected.dtype]) if is_float(expected.dtype) else 0.0
+        if found := refusal(accuracy_of(output, expected), expected.shape, tolerance):
+            return f"output {number} {found} (base's output is the reference)"
+    return ""

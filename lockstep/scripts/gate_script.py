@@ -1,0 +1,127 @@
+"""Compare two versions by a script: from the script's name to the gate's report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lockstep.gate.case_verdict import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.report.report import Report
+from lockstep.gate.trees import Version, version
+from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.plan import BASE, HEAD, Plan, Side
+from lockstep.scripts.project import Project
+from lockstep.scripts.script_lines import timing_lines
+
+#: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
+SILENCE_S = 120.0
+
+#: Name of the rows about the script itself.
+_SCRIPT = "(script)"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request to compare two versions by a script.
+
+    Attributes:
+        base, head: versions; "." is the working tree.
+        plan: the settings, without versions.
+    """
+
+    project: Project
+    base: str
+    head: str
+    plan: Plan
+
+
+def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
+    """Return the report on a script's calls.
+
+    Raises:
+        RefError: base or head is not a version in this repository.
+    """
+    started, project = time.monotonic(), asked.project
+    outcome, interrupted = Outcome(), False
+    with (
+        version(project.root, asked.base, project.contents) as base,
+        version(project.root, asked.head, project.contents) as head,
+    ):
+        say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(project)}")
+        plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
+        try:
+            for number in run_plan(plan, SILENCE_S, say, outcome):
+                if (verdict := outcome.verdicts.get(number)) is not None:
+                    say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
+        except KeyboardInterrupt:
+            interrupted = True
+    cases = (*_verdicts(plan, outcome), *outcome.extra)
+    return Report(
+        base=base.label,
+        head=head.label,
+        min_effect=plan.min_effect,
+        confidence=plan.confidence,
+        budget_s=plan.budget_s,
+        seed=plan.seed,
+        machine=outcome.machine,
+        cases=cases,
+        wall_s=time.monotonic() - started,
+        notes=tuple(notes(plan, outcome)),
+        trouble=outcome.trouble or _trouble(plan, outcome),
+        interrupted=interrupted,
+        controls=outcome.controls,
+    )
+
+
+def side_of(project: Project, tree: Version) -> Side:
+    """Return a version's folder and script: the working tree's script, or its own if the script is under test."""
+    root = tree.tree.root
+    return Side(str(root), str(root / project.file.name if project.own else project.file))
+
+
+def _what(project: Project) -> str:
+    if project.own:
+        return "which imports no package of its repository, so each version runs its own script"
+    return f"with {', '.join(project.packages)} from each version"
+
+
+def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
+    """Return a verdict for each selected call, and for a script that ends early in head alone."""
+    verdicts = []
+    for number in plan.selected(outcome.calls):
+        case, variant = outcome.calls[number]
+        key = SeriesKey(plan.suite, variant, case, "warm")
+        if number in outcome.died:
+            how, side = outcome.died[number]
+            verdicts.append(Verdict(key, "failed", how, in_base=side == BASE))
+        else:
+            verdicts.append(outcome.verdicts.get(number) or Verdict(key, "unsure", UNREACHED))
+    if outcome.errors.get(HEAD) and not outcome.errors.get(BASE) and BASE in plan.sides and outcome.calls:
+        key = SeriesKey(plan.suite, _SCRIPT, "-", "warm")
+        verdicts.append(Verdict(key, "failed", f"head's script ends early: {outcome.errors[HEAD]}"))
+    return verdicts
+
+
+def notes(plan: Plan, outcome: Outcome) -> list[str]:
+    """Return a line for everything that was not taken: which call, which line, why."""
+    lines = [f"not taken: {what}: {reason}" for what, reason in outcome.refused]
+    lines += [
+        f"{side}'s script ended early, so later calls were not taken: {error}" for side, error in outcome.errors.items()
+    ]
+    return lines
+
+
+def _trouble(plan: Plan, outcome: Outcome) -> str:
+    """Return why a script gives no call at all; "" if it gives some."""
+    if outcome.calls:
+        return "" if plan.selected(outcome.calls) else "no call of the script matches --case and --variant"
+    if error := outcome.errors.get(HEAD):
+        return f"the script ended before its first timed call: {error}"
+    if outcome.refused:
+        return f"no call of the script could be taken: {outcome.refused[0][0]}: {outcome.refused[0][1]}"
+    own = timing_lines(Path(plan.sides[HEAD].file))
+    return "the script calls no timer that Lockstep stands in for" + (
+        f"; it times by itself at {'; '.join(own)}" if own else ""
+    )

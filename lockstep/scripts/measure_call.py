@@ -1,0 +1,95 @@
+"""Measure one timed call of one version: its time with an interval, as a record."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import torch
+
+from lockstep.record.model import Record
+from lockstep.scripts.closure_arms import Namespace, arm_of, collected, why_not_captured
+from lockstep.scripts.compare_outputs import first_output
+from lockstep.scripts.timed_call import TimedCall
+from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.replays import settle
+from lockstep.timing.checks.check import brief
+from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.estimates import Series, outcome_of
+from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rules.trusted import Trusted
+
+#: The name of the only arm.
+_ARM = "call"
+
+#: Epochs of a call, each with a new capture.
+EPOCHS = 5
+
+
+@dataclass
+class CallMeasurer:
+    """Measures timed calls on one device, one after another."""
+
+    device: Device
+    pace: Pace
+    version: str
+    namespace: Namespace
+    _trusted: Trusted = field(default_factory=Trusted)
+    _chance: random.Random = field(default_factory=random.Random)
+
+    def measure(self, suite: str, call: TimedCall, epochs: int = EPOCHS) -> Record:
+        """Return the record of a call.
+
+        Raises:
+            DeviceLost: the call broke the CUDA context.
+        """
+        case, variant = call.key.labels
+        began, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+
+        def record(state: str, reason: str = "", **numbers: object) -> Record:
+            seconds = time.monotonic() - began
+            common = {"reason": reason, "started_at": started_at, "wall_s": seconds, "baseline": variant}
+            return Record(suite, variant, case, "warm", state, self.version, **{**common, **numbers})  # type: ignore[arg-type]
+
+        try:
+            first_output(call, self.namespace)
+            with collected():
+                series, note = self._timed(call, epochs)
+        except torch.cuda.OutOfMemoryError:
+            self.device.release()
+            return record("failed", "out of memory")
+        except DeviceLost:
+            raise
+        except Exception as error:
+            if not self.device.healthy():
+                raise DeviceLost(variant, brief(error)) from error
+            return record("failed", brief(error))
+        found = outcome_of(series, True, 0.0, self.device.sample_clocks())
+        return record(
+            "ok",
+            latency=found.latency,
+            mde=found.mde,
+            rounds=found.rounds,
+            epochs=found.epochs,
+            clocks=found.clocks,
+            latency_samples=found.latency_samples,
+            note=note,
+        )
+
+    def _timed(self, call: TimedCall, epochs: int) -> tuple[Series, str]:
+        reason = why_not_captured(arm_of(_ARM, call, self.namespace, host=False), self.device)
+        arm = arm_of(_ARM, call, self.namespace, host=bool(reason))
+        series, per_call = Series(), dict[str, float]()
+        for number in range(epochs):
+            failures: dict[str, Exception] = {}
+            captured = capture_arms(
+                [arm], self.device, self.pace.replay_s, per_call, failures, self._trusted, lambda *_: None, alike=True
+            )
+            if failures:
+                raise failures[_ARM]
+            settle([one.replay for one in captured], self.device, 0.0 if number else self.pace.warmup_s)
+            rounds = rounds_that_fit(captured, per_call, self.pace)
+            series.add(time_rounds(captured, rounds, self.device, self._chance, None)[_ARM])
+        return series, f"timed from the host, not in a graph: {reason}" if reason else ""

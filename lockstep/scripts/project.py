@@ -1,0 +1,138 @@
+"""Find what a script measures: the packages of its repository that it imports, or else the script itself."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.processes.git import Git, GitError
+
+#: Folders of a repository that hold its packages.
+_ROOTS = (".", "src", "python")
+
+#: Packages that measure, so that a process cannot hold two versions of them.
+_SHARED = frozenset({"torch", "triton", "lockstep", *sys.stdlib_module_names}) - {"test"}
+
+
+class NoScript(ValueError):
+    """A script cannot be found or read."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A script in its repository.
+
+    Attributes:
+        file: the script.
+        top: folder of the repository.
+        root: folder that holds what differs between base and head.
+        packages: packages under test; if ``own`` is true, the modules beside the script.
+        local: modules and packages that the script finds beside itself and at the top, by the folder that holds them;
+            each side imports a copy of its own.
+        own: whether the script imports no package of its repository, so that it is under test itself: base and head
+            have their own copies of the script.
+    """
+
+    file: Path
+    top: Path
+    root: Path
+    packages: tuple[str, ...]
+    local: dict[str, Path]
+    own: bool = False
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Return the names of files and folders in ``root`` that a version needs."""
+        if not self.own:
+            return self.packages
+        return tuple(
+            sorted(path.name for path in self.root.iterdir() if path.suffix == ".py" or path.name in self.packages)
+        )
+
+    @classmethod
+    def of(cls, file: Path, packages: tuple[str, ...] = ()) -> Project:
+        """Return the project of a script; ``packages`` are under test, by default those that the script imports.
+
+        Raises:
+            NoScript: the file does not exist, is not Python, or lies in no git repository.
+        """
+        file = file.resolve()
+        if not file.is_file():
+            raise NoScript(f"there is no script {file}")
+        try:
+            top = Path(Git(file.parent).lines("rev-parse", "--show-toplevel")[0])
+        except GitError as error:
+            raise NoScript(f"{file} lies in no git repository, so it has no base: {error}") from error
+        local = {**_modules(top), **_modules(file.parent)}
+        imported = set(packages) or _imported(file, local)
+        for root in (top / name for name in _ROOTS):
+            under_test = tuple(
+                name for name in sorted(imported) if _is_package(root / name) and not _holds(root / name, file)
+            )
+            if under_test:
+                local = {name: folder for name, folder in local.items() if name not in under_test}
+                return cls(file, top, root, under_test, local)
+        if packages:
+            raise NoScript(f"{top} has no package {', '.join(packages)}, neither there nor in src or python")
+        own = tuple(sorted(_modules(file.parent)))
+        return cls(file, top, file.parent, own, {}, own=True)
+
+
+def _modules(folder: Path) -> dict[str, Path]:
+    """Return the modules and packages of a folder that a script there can import."""
+    names = {
+        path.stem if path.suffix == ".py" else path.name
+        for path in folder.iterdir()
+        if path.suffix == ".py" or _is_package(path)
+    }
+    return {name: folder for name in names if name.isidentifier() and name not in _SHARED}
+
+
+def _is_package(path: Path) -> bool:
+    return (path.is_dir() and path.name.isidentifier() and any(path.glob("*.py"))) or (path / "__init__.py").is_file()
+
+
+def _holds(folder: Path, file: Path) -> bool:
+    return file.is_relative_to(folder)
+
+
+def _imported(file: Path, local: dict[str, Path]) -> set[str]:
+    """Return the top-level names that a script, and the local modules that it imports, import or name as a text."""
+    names: set[str] = set()
+    pending, seen = [file], {file}
+    while pending:
+        try:
+            tree = ast.parse(pending.pop().read_bytes())
+        except (SyntaxError, ValueError) as error:
+            raise NoScript(f"{file} is not Python: {error}") from error
+        for name in _names(tree):
+            top = name.partition(".")[0]
+            names.add(top)
+            if (folder := local.get(top)) is not None:
+                found = [folder / f"{top}.py", folder.joinpath(*name.split(".")).with_suffix(".py")]
+                more = [path for path in found if path.is_file() and path not in seen and _near(path, file)]
+                pending += more
+                seen.update(more)
+    return names - _SHARED
+
+
+def _near(path: Path, file: Path) -> bool:
+    """Return whether a module is a helper of the script: it lies beside the script, or in a folder around it."""
+    return path.parent == file.parent or file.is_relative_to(path.parent)
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_dotted(node.value):
+            yield node.value
+
+
+def _is_dotted(text: str) -> bool:
+    return "." in text and all(part.isidentifier() for part in text.split("."))

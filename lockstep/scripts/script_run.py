@@ -1,0 +1,175 @@
+"""Run a script in a thread that stops at each timed call, so that two runs can go through a script call by call.
+
+A script keeps the buffers of one call alive, seldom those of all. So the engine measures a call while the script waits
+for its timer, instead of collecting all closures first.
+"""
+
+from __future__ import annotations
+
+import gc
+import queue
+import random
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from lockstep.scripts.hook import NOMINAL_MS, Hook, line_of
+from lockstep.scripts.own_memory import allocated, leave_out
+from lockstep.scripts.stand_ins import replace_timers
+from lockstep.scripts.timed_call import TimedCall
+
+#: The seed of base and head, so that both draw the same inputs.
+_SEED = 20_240_229
+
+
+@dataclass(frozen=True)
+class Script:
+    """A benchmark script with the arguments of its command line.
+
+    Attributes:
+        file: the script.
+        arguments: the words after the script's name.
+        folders: folders of ``sys.path`` while the script runs: its own, and the top of its repository.
+    """
+
+    file: Path
+    arguments: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+
+
+class _Stopped(BaseException):
+    """The run is not continued."""
+
+
+@dataclass
+class ScriptRun:
+    """One run of a script. Enter the namespace of its side around ``advance`` and ``stop``.
+
+    Attributes:
+        refused: what cannot be taken, with the reason.
+        error: why the script ended early; "" if it did not.
+    """
+
+    script: Script
+    hook: Hook
+    stream: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    error: str = ""
+    _calls: queue.SimpleQueue[TimedCall | None] = field(default_factory=queue.SimpleQueue)
+    _answers: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
+    _thread: threading.Thread | None = None
+    _module: ModuleType | None = None
+    _random: _Random | None = None
+    _own_bytes: int = 0
+    _others: int = 0
+
+    def advance(self, milliseconds: float = NOMINAL_MS) -> TimedCall | None:
+        """Answer the last call with its time, and run on to the next; return it, or ``None`` at the end."""
+        self._others = allocated() - self._own_bytes
+        if self._thread is None:
+            self._module = ModuleType("__main__")
+            sys.modules["__main__"] = self._module
+            self._random = _Random.seeded(_SEED)
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            assert self._random is not None
+            self._random.restore()
+            self._thread.start()
+        elif not self._thread.is_alive():
+            return None
+        else:
+            assert self._random is not None
+            self._random.restore()
+            self._answers.put(milliseconds)
+        call = self._calls.get()
+        self._random = _Random.now()
+        self._own_bytes = allocated() - self._others
+        if call is None:
+            self._thread.join()
+        return call
+
+    def stop(self) -> None:
+        """End the script at the call where it waits."""
+        if self._thread is not None and self._thread.is_alive():
+            self._answers.put(None)
+            while self._calls.get() is not None:
+                self._answers.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            leave_out(self._others)
+            with self.hook.serving(self.script.file, self._taken, self._refused), self.stream:
+                self._execute()
+        except _Stopped:
+            pass
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                self.error = f"the script ends with status {ended.code}"
+        except BaseException as error:
+            self.error = line_of(error, self.script.file) if isinstance(error, Exception) else repr(error)
+        finally:
+            gc.collect()  # buffers of the script
+            self._calls.put(None)
+
+    def _execute(self) -> None:
+        file = str(self.script.file)
+        assert self._module is not None
+        names = vars(self._module)
+        names.update(__file__=file, __builtins__=__builtins__)
+        sys.argv[:] = [file, *self.script.arguments]
+        code = compile(self.script.file.read_bytes(), file, "exec", dont_inherit=True)
+        exec(code, names)
+        replace_timers("__main__", self.hook)
+
+    def _taken(self, call: TimedCall) -> float:
+        self._calls.put(call)
+        answer = self._answers.get()
+        if answer is None:
+            raise _Stopped
+        leave_out(self._others)
+        return answer
+
+    def _refused(self, what: str, reason: str) -> None:
+        self.refused.append((what, reason))
+
+
+@dataclass(frozen=True)
+class _Random:
+    """The state of all random generators that scripts use."""
+
+    python: Any
+    torch_cpu: torch.Tensor
+    torch_cuda: torch.Tensor | None
+    numpy: Any
+
+    @classmethod
+    def now(cls) -> _Random:
+        numpy = sys.modules.get("numpy")
+        return cls(
+            random.getstate(),
+            torch.get_rng_state(),
+            torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+            numpy.random.get_state() if numpy is not None else None,
+        )
+
+    @classmethod
+    def seeded(cls, seed: int) -> _Random:
+        random.seed(seed)
+        torch.manual_seed(seed)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(seed % 2**32)
+        return cls.now()
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        torch.set_rng_state(self.torch_cpu)
+        if self.torch_cuda is not None:
+            torch.cuda.set_rng_state(self.torch_cuda)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)

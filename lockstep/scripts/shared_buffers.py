@@ -1,0 +1,88 @@
+"""Let the closures of base and head use the same buffers, as far as their buffers are found and hold the same values.
+
+The placement of buffers moves a time by up to 0.5 %. A script's closure has buffers of its own, which base and head
+draw with the same seed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+#: How far a closure is searched: from a function to a list, to an object, to its attributes, and so on.
+_DEPTH = 7
+
+
+def share(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
+    """Give the tensors of ``head`` the memory of equal tensors of ``base``; return whether all tensors share memory."""
+    ours, theirs = (dict(_tensors(function, "", _DEPTH, set())) for function in (base, head))
+    shared = [_share(ours[path], theirs[path]) for path in theirs if path in ours]
+    return bool(shared) and all(shared) and ours.keys() == theirs.keys()
+
+
+def _share(base: torch.Tensor, head: torch.Tensor) -> bool:
+    if base is head or (base.numel() and base.data_ptr() == head.data_ptr()):
+        return True
+    if _layout(base) != _layout(head) or type(base) is not type(head):
+        return False
+    try:
+        with torch.no_grad():
+            if not torch.equal(base, head):
+                return False
+            head.data = base.data
+    except (RuntimeError, NotImplementedError, torch.cuda.OutOfMemoryError):
+        return False  # a tensor of an inference mode, of a subclass, or without memory of its own
+    return True
+
+
+def _layout(tensor: torch.Tensor) -> Any:
+    strided = tensor.layout == torch.strided
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride() if strided else None
+
+
+def _tensors(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors that a value refers to, with the path to each."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+        return
+    if depth == 0 or id(value) in seen or isinstance(value, str | int | float | bool | type | torch.dtype | None):
+        return
+    seen.add(id(value))
+    for name, part in _parts(value):
+        yield from _tensors(part, f"{path}.{name}", depth - 1, seen)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, FunctionType):
+        code: CodeType = value.__code__
+        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:
+                continue  # not assigned yet
+        yield from enumerate_named("default", value.__defaults__ or ())
+        yield from (value.__kwdefaults__ or {}).items()
+        if value.__module__ == "__main__":  # a script's globals; those of a library are not the closure's buffers
+            yield from ((name, value.__globals__[name]) for name in code.co_names if name in value.__globals__)
+    elif isinstance(value, MethodType):
+        yield "self", value.__self__
+        yield "function", value.__func__
+    elif isinstance(value, functools.partial):
+        yield "function", value.func
+        yield from enumerate_named("argument", value.args)
+        yield from value.keywords.items()
+    elif isinstance(value, list | tuple):
+        yield from enumerate_named("item", value)
+    elif isinstance(value, dict):
+        yield from ((str(name), part) for name, part in value.items())
+    elif hasattr(value, "__dict__") and type(value).__module__ != "builtins":
+        yield from vars(value).items()
+
+
+def enumerate_named(name: str, values: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values with a name and their position."""
+    yield from ((f"{name}{number}", value) for number, value in enumerate(values))

@@ -1,0 +1,51 @@
+"""Liger-Kernel's ``run_benchmarks``: providers, modes and x values become variants and cases; no CSV is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lockstep.scripts.hook import Hook
+
+MODULES = ("*.utils",)
+
+
+def install(module: Any, hook: Hook) -> None:
+    """Replace the loop over the points of a benchmark in a module that defines it."""
+    if hasattr(module, "run_benchmarks") and hasattr(module, "SingleBenchmarkRunInput"):
+        module.run_benchmarks = _run(module.SingleBenchmarkRunInput, hook)
+
+
+def _run(point: Any, hook: Hook) -> Any:
+    def run_benchmarks(
+        bench_test_fn: Any,
+        kernel_name: str = "",
+        metric_name: str = "speed",
+        metric_unit: str = "ms",
+        x_name: str = "x",
+        x_label: str = "",
+        x_values: Any = (),
+        kernel_providers: Any = (),
+        kernel_operation_modes: Any = (None,),
+        extra_benchmark_configs: Any = None,
+        overwrite: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if metric_name != "speed":
+            return  # the memory that a call takes is not timed
+        configs = extra_benchmark_configs or [None]
+        for number, config in enumerate(configs):
+            for mode in kernel_operation_modes or [None]:
+                for provider in kernel_providers:
+                    for x in x_values:
+                        axes = {x_name: x, **({"config": number} if len(configs) > 1 else {})}
+                        with hook.labelled(f"{provider} {mode}" if mode else str(provider), **axes):
+                            bench_test_fn(
+                                point(
+                                    x=x,
+                                    kernel_provider=provider,
+                                    kernel_operation_mode=mode,
+                                    extra_benchmark_config=config,
+                                )
+                            )
+
+    return run_benchmarks

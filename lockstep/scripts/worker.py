@@ -1,0 +1,247 @@
+"""The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
+
+It takes no requests: its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready``
+(host, clocks), ``found`` (the calls, and what cannot be taken), ``verdict`` or ``record`` (one for each call),
+``controls``, ``ended`` (why a script ended early).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.processes.import_torch import load_torch
+from lockstep.processes.worker import WorkerProcess
+from lockstep.scripts.plan import BASE, HEAD, Plan
+
+if TYPE_CHECKING:
+    from lockstep.gate.namespaces import Sides
+    from lockstep.scripts.hook import Hook
+    from lockstep.scripts.script_run import ScriptRun
+    from lockstep.scripts.timed_call import CallKey, TimedCall
+    from lockstep.timing.device import Device
+
+
+def main() -> int:
+    """Run the script and send what its calls gave; return the exit status."""
+    process = WorkerProcess("lockstep script worker")
+    process.parser.add_argument("--plan", type=Plan.read, required=True)
+    plan: Plan = process.parse().plan
+    load_torch()
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.gate.namespaces import Sides
+    from lockstep.record.provenance import clocks_of, host_facts
+    from lockstep.scripts import own_memory, stand_ins
+    from lockstep.scripts.hook import Hook
+    from lockstep.timing.device import DeviceLost, open_device
+    from lockstep.timing.tuners.choices import Choices, where_of
+    from lockstep.timing.tuners.hold import Tuners
+
+    local = {name: Path(folder) for name, folder in plan.local.items()}
+    roots = {side: Path(version.root) for side, version in plan.sides.items()}
+    sides = Sides(plan.packages, {**local, "__main__": Path(plan.sides[HEAD].file).parent}, **roots)
+    device, facts = open_device(), host_facts()
+    clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
+    process.emit("ready", host=facts, clock_state=clocks)
+    hook = Hook()
+    stand_ins.install(hook)
+    own_memory.install()
+    tuners = Tuners(Choices(None), device, where_of(facts), tell=lambda text: process.emit("told", text=text))
+    with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
+        os.chdir(folder)  # what the script writes beside itself
+        try:
+            with tuners.held(), _stream():
+                _Session(process, plan, sides, device, hook).run()
+        except DeviceLost as lost:
+            return process.lost(lost.variant, lost.reason)
+        finally:
+            os.chdir("/")
+    sys.stdout.flush()
+    # A library of the script may keep threads that never end.
+    os._exit(0)
+
+
+def _stream() -> AbstractContextManager[Any]:
+    """Return a context in which all work runs on the stream of captures.
+
+    Autograd runs a backward pass on the stream of the forward pass. A capture allows that only on its own stream.
+    """
+    import torch  # imported here: torch is slow to import
+
+    if not torch.cuda.is_available():
+        return nullcontext()
+    torch.cuda.graph.default_capture_stream = torch.cuda.Stream()
+    return torch.cuda.stream(torch.cuda.graph.default_capture_stream)
+
+
+class _Session:
+    """Runs the script once to count its calls, then once for each version, call by call."""
+
+    def __init__(self, process: WorkerProcess, plan: Plan, sides: Sides, device: Device, hook: Hook) -> None:
+        self._process = process
+        self._plan = plan
+        self._sides = sides
+        self._device = device
+        self._hook = hook
+        self._deadline = time.monotonic() + plan.budget_s
+
+    def run(self) -> None:
+        """Find the calls, then measure or compare those that the plan selects and the time allows."""
+        self._process.stage("find", "")
+        found, counted = self._find()
+        self._process.emit("found", calls=[key.labels for key in found], error=counted.error, refused=counted.refused)
+        self._deadline = time.monotonic() + self._plan.budget_s
+        chosen = self._plan.chosen([key.labels for key in found])
+        ended = self._compare(found, chosen) if BASE in self._plan.sides else self._measure(chosen)
+        for run in ended.values():
+            run.stop()
+        errors = {side: run.error for side, run in ended.items()}
+        self._process.emit("ended", errors=errors)
+
+    def _new(self, side: str) -> ScriptRun:
+        from lockstep.scripts.script_run import Script, ScriptRun  # imported here: torch is slow to import
+
+        file = Path(self._plan.sides[side].file)
+        return ScriptRun(Script(file, self._plan.arguments), self._hook, _stream_again())
+
+    def _find(self) -> tuple[list[CallKey], ScriptRun]:
+        """Return the calls that head's script makes, without measuring them."""
+        run, keys = self._new(HEAD), []
+        while (call := self._advance(run, HEAD)) is not None:
+            keys.append(call.key)
+        return keys, run
+
+    def _advance(self, run: ScriptRun, side: str, milliseconds: float = 1.0) -> TimedCall | None:
+        self._process.stage("load", f"@{side}")
+        with self._sides.active(side):
+            return run.advance(milliseconds)
+
+    @contextlib.contextmanager
+    def _active(self, side: str) -> Iterator[None]:
+        with self._sides.active(side):
+            yield
+
+    def _measure(self, chosen: frozenset[int]) -> dict[str, ScriptRun]:
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+        from lockstep.gate.measuring.pairing import QUICK, pace_on
+        from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
+
+        plan, run, milliseconds = self._plan, self._new(HEAD), 1.0
+        pace = QUICK if plan.quick else pace_on(self._device)
+        measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
+        number = 0
+        while number <= max(chosen, default=-1) and time.monotonic() < self._deadline:
+            if (call := self._advance(run, HEAD, milliseconds)) is None:
+                break
+            milliseconds = 1.0
+            if number in chosen:
+                self._process.stage("time", str(number))
+                with _blaming(number):
+                    record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
+                milliseconds = record.latency.value * 1e3 if record.latency else 1.0
+                self._process.emit("record", number=number, record=asdict(record), place=call.place)
+            number += 1
+            del call
+        return {HEAD: run}
+
+    def _compare(self, found: Sequence[CallKey], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+        from lockstep.gate.case_verdict import SeriesKey, Verdict
+        from lockstep.gate.measuring.pairing import QUICK, pace_on
+        from lockstep.scripts.compare_calls import CallComparer, Limits
+
+        plan = self._plan
+        limits = Limits(plan.min_effect, 1 - plan.confidence, max(1, len(chosen)), plan.measure_all)
+        number = 0
+
+        def stage(name: str, side: str) -> None:
+            self._process.stage(name, f"{number}@{side}" if side else str(number))
+
+        comparer = CallComparer(
+            self._device,
+            QUICK if plan.quick else pace_on(self._device),
+            limits,
+            {side: lambda side=side: self._active(side) for side in (BASE, HEAD)},  # type: ignore[misc]
+            stage,
+            plan.seed,
+        )
+        runs = {side: self._new(side) for side in (BASE, HEAD)}
+        answers = {BASE: 1.0, HEAD: 1.0}
+        calls = {side: self._advance(run, side) for side, run in runs.items()}
+        numbers = {key: position for position, key in enumerate(found)}
+        left, position = len(chosen), -1
+        while any(calls.values()) and chosen and time.monotonic() < self._deadline:
+            base, head = calls[BASE], calls[HEAD]
+            # A call that only one version makes: that version's script goes on alone.
+            alone = _alone(base, head, numbers)
+            known = base if alone == BASE else head
+            assert known is not None
+            if position >= max(chosen) and not alone:
+                break  # no later call is asked for
+            position += alone != BASE
+            case, variant = known.key.labels
+            key = SeriesKey(plan.suite, variant, case, "warm")
+            number = numbers.get(known.key, position)
+            answers = {BASE: 1.0, HEAD: 1.0}
+            if alone:
+                new = alone == HEAD
+                reason = f"{BASE if new else HEAD}'s script makes no such call"
+                verdict = Verdict(key, "new" if new else "removed", reason)
+                self._process.emit("verdict", number=number, verdict=asdict(verdict))
+            elif number in chosen:
+                assert base is not None
+                assert head is not None
+                share_s = (self._deadline - time.monotonic()) / max(1, left)
+                left -= 1
+                until = time.monotonic() + max(share_s, plan.least_s)
+                with _blaming(number):
+                    verdict = comparer.compare(key, base, head, until)
+                answers = {BASE: (verdict.base_s or 1e-3) * 1e3, HEAD: (verdict.head_s or 1e-3) * 1e3}
+                self._process.emit("verdict", number=number, verdict=asdict(verdict))
+            del base, head, known
+            for side in [alone] if alone else [BASE, HEAD]:
+                calls[side] = None  # its buffers are free before the script goes on
+                calls[side] = self._advance(runs[side], side, answers[side])
+        self._process.emit("controls", controls=comparer.controls_summary())
+        return runs
+
+
+@contextlib.contextmanager
+def _blaming(number: int) -> Iterator[None]:
+    """Add the number of the call to the error that tells of a broken device."""
+    from lockstep.timing.device import DeviceLost  # imported here: torch is slow to import
+
+    try:
+        yield
+    except DeviceLost as lost:
+        raise DeviceLost(f"{number}@{lost.variant}", lost.reason) from lost
+
+
+def _alone(base: TimedCall | None, head: TimedCall | None, numbers: dict[CallKey, int]) -> str:
+    """Return the side whose call the other side does not make next; "" if both make the same call."""
+    if base is None or head is None:
+        return HEAD if base is None else BASE
+    if base.key == head.key:
+        return ""
+    place = numbers.get(base.key)
+    return BASE if place is None or place < numbers.get(head.key, 0) else HEAD
+
+
+def _stream_again() -> AbstractContextManager[Any]:
+    import torch  # imported here: torch is slow to import
+
+    if not torch.cuda.is_available():
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.graph.default_capture_stream)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

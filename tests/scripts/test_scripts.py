@@ -1,0 +1,293 @@
+"""Other projects' benchmark scripts, unchanged, by the verbs of the command line. Times are not judged."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.gate_script import Asked, gate_script
+from lockstep.scripts.plan import HEAD, Plan, Side
+from lockstep.scripts.project import NoScript, Project
+
+KERNELS = """
+    def norm(x):
+        return x / x.square().mean(-1, keepdim=True).add(1e-6).sqrt()
+"""
+
+PERF_REPORT = """
+    import torch
+    import triton
+    from tiny_kernels import norm
+
+    @triton.testing.perf_report(
+        triton.testing.Benchmark(
+            x_names=["M"], x_vals=[8, 16, 3], line_arg="provider", line_vals=["ours", "theirs"],
+            line_names=["Ours", "Torch"], plot_name="norm", args={"N": 64},
+        )
+    )
+    def bench(M, N, provider):
+        if M == 3:
+            raise ValueError("3 rows are too few")
+        x = torch.randn(M, N)
+        fn = norm if provider == "ours" else torch.nn.functional.normalize
+        return triton.testing.do_bench(lambda: fn(x), quantiles=[0.5, 0.2, 0.8])
+
+    if __name__ == "__main__":
+        bench.run(print_data=True, save_path="pictures")
+"""
+
+
+def git(folder, *words):
+    names = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Return a function that writes files into a repository and commits them."""
+    git(tmp_path, "init", "-q")
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / f"{name}.py"
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(textwrap.dedent(text))
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", "Write")
+        return tmp_path
+
+    return write
+
+
+def found(folder, script, *arguments):
+    """Measure a script once, and return what it gave."""
+    file = Project.of(folder / script)
+    local = {name: str(path) for name, path in file.local.items()}
+    side = Side(str(file.root), str(file.file))
+    plan = Plan("s", {HEAD: side}, file.packages, local, arguments, budget_s=60, quick=True, version="1")
+    outcome = Outcome()
+    list(run_plan(plan, 60.0, print, outcome))
+    return outcome
+
+
+def gated(folder, script, base="HEAD", head=".", **settings):
+    """Compare two versions by a script, briefly."""
+    file = Project.of(folder / script)
+    local = {name: str(path) for name, path in file.local.items()}
+    plan = Plan("s", {}, file.packages, local, (), budget_s=20, quick=True, measure_all=True, version="1")
+    return gate_script(Asked(file, base, head, replace(plan, **settings)), print)
+
+
+def test_points_of_a_perf_report_are_cases_and_variants(project):
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
+    outcome = found(folder, "benchmarks/bench_norm.py")
+    assert outcome.calls == [
+        ("M=8,N=64", "Ours"), ("M=8,N=64", "Torch"), ("M=16,N=64", "Ours"), ("M=16,N=64", "Torch"),
+    ]  # fmt: skip
+    assert {record.state for record in outcome.records.values()} == {"ok"}
+    assert all(record.latency.value > 0 for record in outcome.records.values())
+    assert len(outcome.records) == 4
+    # The point that fails ends alone, and says where.
+    assert outcome.refused[0] == ("Ours at M=3,N=64", "bench_norm.py:14: ValueError: 3 rows are too few")
+    assert sorted(path.name for path in folder.iterdir() if path.name != ".git") == ["benchmarks", "tiny_kernels"]
+
+
+def test_every_timer_hands_over_its_closure(project):
+    folder = project(
+        {
+            "tiny_kernels/__init__": KERNELS,
+            "flashinfer/testing": """
+            def bench_gpu_time(fn, dry_run_iters=None, repeat_iters=None, input_args=(), input_kwargs=None):
+                raise AssertionError("the original timer ran")
+        """,
+            "benchmarks/utils": """
+            from dataclasses import dataclass
+            from tiny_kernels import norm  # helpers belong to one version too
+
+            @dataclass
+            class SingleBenchmarkRunInput:
+                x: int
+                kernel_provider: str
+                kernel_operation_mode: str = ""
+                extra_benchmark_config: dict = None
+
+            def run_benchmarks(bench_test_fn, **kwargs):
+                raise AssertionError("the original loop ran")
+        """,
+            "benchmarks/bench_all": """
+            import sys
+            import numpy
+            import torch
+            import triton.testing
+            from flashinfer.testing import bench_gpu_time
+            from torch.utils import benchmark
+            from triton.testing import do_bench, do_bench_cudagraph
+            from utils import run_benchmarks
+            from tiny_kernels import norm
+
+            x = torch.randn(4, 4)
+            assert do_bench(lambda: norm(x)) > 0
+            do_bench_cudagraph(lambda: norm(x), quantiles=[0.5])
+
+            def loop(rows, dtype, tensor):
+                assert len(do_bench(lambda: norm(tensor), quantiles=[0.5, 0.2])) == 2
+
+            for rows in (1, 2):
+                loop(rows, torch.float32, x)
+            assert numpy.median(bench_gpu_time(norm, input_args=(x,))) > 0
+            timer = benchmark.Timer("norm(y)", "y = x", globals={"norm": norm, "x": x}, label="rows", sub_label="4")
+            assert timer.blocked_autorange().median > 0
+            run_benchmarks(
+                bench_test_fn=lambda point: do_bench(lambda: norm(x), grad_to_none=[x]), kernel_name="n",
+                metric_name="speed", metric_unit="ms", x_name="T", x_label="", x_values=[7], kernel_providers=["liger"],
+                kernel_operation_modes=["forward"], extra_benchmark_configs=[{}], overwrite=False,
+            )
+            run_benchmarks(
+                bench_test_fn=lambda point: 1 / 0, kernel_name="n", metric_name="memory", metric_unit="MB", x_name="T",
+                x_label="", x_values=[7], kernel_providers=["liger"],
+            )
+            sys.exit(0)
+        """,
+        }
+    )
+    outcome = found(folder, "benchmarks/bench_all.py")
+    assert not outcome.refused
+    assert not outcome.errors
+    assert outcome.calls == [
+        ("-", "script"),
+        ("-", "script #2"),
+        ("rows=1,dtype=float32", "loop"),
+        ("rows=2,dtype=float32", "loop"),
+        ("-", "script #3"),
+        ("sub_label=4", "rows"),
+        ("T=7", "liger forward"),
+    ]
+    assert [record.state for record in outcome.records.values()] == ["ok"] * 7
+
+
+def test_a_registry_of_ops_is_taken_as_data(project):
+    folder = project(
+        {
+            "tiny_kernels/ops": "def scale(q, factor):\n    return (q * factor,)\n",
+            "tiny_kernels/__init__": "",
+            "benchmarks/registry": """
+            from dataclasses import dataclass, field
+            import torch
+
+            @dataclass
+            class OpConfig:
+                name: str
+                import_path: str
+                inputs: dict
+                func_name: str = None
+                extra_kwargs: dict = field(default_factory=dict)
+                output_is_tuple: bool = True
+                skip_backward: bool = False
+                dim_constraints: dict = None
+                default_shapes: dict = None
+
+            SHAPE_CONFIGS = {"small": {"B": 1, "T": 8}, "other": {"B": 1, "T": 9}}
+            OPS = {"scale": OpConfig("scale", "tiny_kernels.ops", {}, extra_kwargs={"factor": 2.0},
+                                     dim_constraints={"T": [8]})}
+            list_ops, get_op = (lambda: sorted(OPS)), OPS.get
+
+            def generate_inputs(config, B, T, device):
+                return {"q": torch.randn(B, T, device=device, requires_grad=True)}
+        """,
+        }
+    )
+    outcome = found(folder, "benchmarks/registry.py")
+    assert outcome.calls == [("B=1,T=8", "scale"), ("B=1,T=8", "scale #2")]
+    assert [record.state for record in outcome.records.values()] == ["ok", "ok"]
+
+
+def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
+    report = gated(folder, "benchmarks/bench_norm.py")
+    assert report.trouble == ""
+    timed = [verdict for verdict in report.cases if verdict.base_s]
+    assert len(timed) == 4
+    assert all(verdict.shared for verdict in timed)  # both closures use base's buffers
+    # Head returns other values: base's output is the reference.
+    (folder / "tiny_kernels/__init__.py").write_text("def norm(x):\n    return x * 1.25\n")
+    report = gated(folder, "benchmarks/bench_norm.py", variants=("Ours",), cases=("M=8",))
+    (verdict,) = report.cases
+    assert (verdict.outcome, verdict.in_base) == ("failed", False)
+    assert "base's output is the reference" in verdict.reason
+    assert verdict.file.endswith("bench_norm.py")
+    assert report.state == "failed"
+
+
+def test_calls_that_only_one_version_makes_are_new_or_removed(project):
+    script = """
+        import torch
+        import tiny_kernels
+        from triton.testing import do_bench
+
+        x = torch.ones(4)
+        for name in tiny_kernels.NAMES:
+            def bench(name):
+                do_bench(lambda: getattr(tiny_kernels, "scale")(x))
+            bench(name)
+    """
+    kernels = "NAMES = {}\ndef scale(x):\n    return 2 * x\n"
+    folder = project({"tiny_kernels/__init__": kernels.format(["a", "b", "d"]), "bench": script})
+    (folder / "tiny_kernels/__init__.py").write_text(kernels.format(["a", "c", "d"]))
+    report = gated(folder, "bench.py")
+    outcomes = {verdict.key.case: verdict.outcome for verdict in report.cases}
+    assert outcomes["name=b"] == "removed"
+    assert outcomes["name=c"] == "new"
+    assert not {outcomes["name=a"], outcomes["name=d"]} & {"new", "removed", "failed"}
+
+
+def test_a_script_without_a_package_is_under_test_itself(project):
+    script = "import torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\ndo_bench(lambda: x * {})\n"
+    folder = project({"bench": script.format(2)})
+    (folder / "bench.py").write_text(script.format(3))
+    report = gated(folder, "bench.py")
+    assert [verdict.outcome for verdict in report.cases] == ["failed"]  # another result
+
+
+def test_what_cannot_be_taken_says_which_line_and_why(project):
+    folder = project(
+        {
+            "tiny_kernels/__init__": KERNELS,
+            "own": "import time, torch, tiny_kernels\nstart = time.time()\n",
+            "broken": "import tiny_kernels\nimport no_such_library\n",
+            "late": """
+            import torch, tiny_kernels
+            from triton.testing import do_bench
+            x = torch.ones(4, 4)
+            do_bench(lambda: tiny_kernels.norm(x))
+            raise RuntimeError("no more")
+        """,
+        }
+    )
+    assert "times by itself at line 2: start = time.time()" in gated(folder, "own.py").trouble
+    assert "broken.py:2: ModuleNotFoundError: No module named 'no_such_library'" in gated(folder, "broken.py").trouble
+    report = gated(folder, "late.py")
+    assert report.trouble == ""
+    assert len(report.cases) == 1
+    assert any("late.py:6: RuntimeError: no more" in note for note in report.notes)
+    with pytest.raises(NoScript, match="there is no script"):
+        Project.of(folder / "absent.py")
+
+
+def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch):
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
+    command = [sys.executable, "-c", "from lockstep.commands.cli import main; main()"]
+    words = ["measure", "--script", "benchmarks/bench_norm.py", "--quick", "--json", "--variants", "Ours"]
+    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["case"], row["variant"], row["state"]) for row in rows] == [
+        ("M=8,N=64", "Ours", "ok"),
+        ("M=16,N=64", "Ours", "ok"),
+    ]
+    assert done.returncode == 0
+    absent = subprocess.run([*command, "gate", "--script", "x.py"], cwd=folder, capture_output=True, text=True)
+    assert absent.returncode == 4
+    assert "there is no script" in absent.stderr + absent.stdout
