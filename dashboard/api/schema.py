@@ -214,8 +214,10 @@ class Evidence(Model):
 
     what: str
     before: str
-    """"" if the fact has only one value."""
+    """"" if the fact has only one value; equal to ``after`` if a kernel's figure stayed."""
     after: str
+    kernel: str = ""
+    """The kernel that the fact is of."""
 
 
 class Cause(Model):
@@ -258,8 +260,25 @@ class Member(Model):
     old: float | None
     new: float | None
     better: str
+    recent: float | None = None
+    """The same of the median of the last three points."""
+    flips: bool = False
+    """Whether the series moves between levels."""
     measure: str
     """If "difference": size, low, high and left are differences in the unit, old and new the levels."""
+
+
+class CommitNote(Model):
+    """A commit of an alert's range, from git."""
+
+    commit: str
+    author: str
+    day: str
+    subject: str
+    touches: str
+    """"kernel", "packages" or ""."""
+    files: list[str]
+    """The kernel's files that it changes."""
 
 
 class Waiver(Model):
@@ -295,6 +314,10 @@ class Alert(Model):
     unknown: str
     """Why git does not know the range; both lists are empty then."""
     cause: Cause
+    notes: list[CommitNote] = []
+    """The commits, those that change the kernel's files first."""
+    lost: str
+    """What is lost, in a line; "" if nothing measurable is."""
     members: list[Member]
     since: int
     also_on: list[str]

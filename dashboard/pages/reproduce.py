@@ -49,7 +49,7 @@ def alert_commands(tracked: Tracked, results: Results) -> list[Any]:
     if not command:
         return []
     shown: list[Any] = [_block("\n".join([*_measured_with(tracked.alert, results), command]), "Command for the change")]
-    if search := search_command(tracked):
+    if search := search_command(tracked.alert, tracked.id):
         introduction = html.P("Measure the commits of the range, and name the first bad one:", className="dim")
         shown += [introduction, _block(search, "Command that finds the commit")]
     series = mono(tracked.alert.members[0].series.label)

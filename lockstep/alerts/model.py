@@ -10,6 +10,7 @@ from typing import Literal
 from lockstep.alerts.cause.attribution import Cause, attribute
 from lockstep.alerts.cause.change_facts import Step
 from lockstep.alerts.cause.change_size import ChangeSize
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.detect.findings import Measure
 from lockstep.record.quantity import Better
@@ -182,6 +183,8 @@ class Alert:
         waiver: the waiver that covers every slowdown and every change without a direction; ``None`` if one has no
             waiver.
         text: the text of a freshness alert; "" for a change, which its numbers describe.
+        notes: who made the commits of the range, when and why, those that change the kernel's files first. It lacks
+            commits that git does not know, and those beyond a hundred.
         failing: whether a series fails, in a freshness alert.
         doubt: why the alert probably tells of nothing new; "" if there is no such reason.
     """
@@ -201,6 +204,7 @@ class Alert:
     waiver: Waiver | None = None
     text: str = ""
     unknown: Unknown = ""
+    notes: tuple[CommitNote, ...] = ()
     failing: bool = False
     doubt: str = ""
 

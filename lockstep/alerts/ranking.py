@@ -108,12 +108,17 @@ def explain(alert: Alert) -> str:
     if loss.change is None:
         return "a result is lost"
     change = loss.change
-    share = "under 0.1 %" if loss.share < 0.0005 else f"at least {100 * loss.share:.2g} %"
-    if change.better == "neither":
+    percent = 100 * loss.share
+    share = "under 0.1 %" if percent < 0.05 else f"at least {f'{percent:.0f}' if percent >= 10 else f'{percent:.2g}'} %"
+    if change.better == "neither" and change.measure == "difference":
+        words = "its better direction is not stated"
+    elif change.better == "neither":
         words = f"{share} of the number {'was added' if change.size > 0 else 'is gone'}"
         words += "; its better direction is not stated"
     elif change.counted and not change.old:
         words = "it was zero before"
+    elif change.measure == "difference":
+        words = "the number is worse"
     else:
         words = f"{share} of {'its time' if is_time(change) else 'the number'} is lost"
     if change is not alert.members[0]:

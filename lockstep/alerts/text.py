@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lockstep.alerts.cause.commit_ranges import BY_DATE, Unknown
@@ -202,15 +202,16 @@ def culprits(alert: Alert) -> str:
     return f"one of {number} commits{touching_note}: {span}{narrowed}"
 
 
-def search_command(tracked: Tracked) -> str:
-    """Return the command that finds the culprit; "" if the culprit is known, or the range cannot be searched."""
-    if len(tracked.alert.suspects) < 2:
+def search_command(alert: Alert, number: int) -> str:
+    """Return the command that finds the culprit of an alert; "" if it is known, or the range cannot be searched."""
+    if len(alert.suspects) < 2:
         return ""
-    if tracked.alert.members[0].series.checked or tracked.alert.members[0].series.cost:
-        return f"lockstep run {tracked.alert.before[:12]}..{tracked.alert.after[:12]} --bench {tracked.alert.family}"
-    if tracked.alert.members[0].counted:
-        return f"lockstep code history {tracked.alert.before[:12]}..{tracked.alert.after[:12]}"
-    return f"lockstep bisect {tracked.id}" if tracked.alert.members[0].series.ours else asv_find_command(tracked.alert)
+    worst, ends = alert.members[0], f"{alert.before[:12]}..{alert.after[:12]}"
+    if worst.series.checked or worst.series.cost:
+        return f"lockstep run {ends} --bench {alert.family}"
+    if worst.counted:
+        return f"lockstep code history {ends}"
+    return f"lockstep bisect {number or 'NUMBER'}" if worst.series.ours else asv_find_command(alert)
 
 
 def asv_find_command(alert: Alert) -> str:
@@ -218,22 +219,3 @@ def asv_find_command(alert: Alert) -> str:
     worst = alert.members[0]
     invert = "" if worst.of_number(worst.size) > 0 else "--invert "  # asv searches for an increase by default
     return f"asv find {invert}{alert.before[:12]}..{alert.after[:12]} {worst.series.suite}.{worst.series.variant}"
-
-
-def lines(alert: Alert, limit: int = 10) -> Iterator[str]:
-    """Yield the alert as a few lines of plain text: cause, range, the worst series with their intervals."""
-    yield f"cause: {alert.cause.kind}: {alert.cause.sentence}"
-    if alert.commits:
-        yield f"range: {culprits(alert)}"
-    if alert.also_on:
-        yield f"also on: {', '.join(alert.also_on)}"
-    if alert.owner:
-        yield f"owner: {alert.owner}"
-    for member in alert.members[:limit]:
-        note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
-        size = amount(member)
-        if not member.counted:
-            size = f"{size:>9} ({interval(member)})" if member.measure == "ratio" else f"{size}, {interval(member)}"
-        yield f"{size}  {member.series.label}{note}"
-    if len(alert.members) > limit:
-        yield f"and {len(alert.members) - limit} more series"

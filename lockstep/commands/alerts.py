@@ -181,16 +181,11 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.reproduce import reproduce
-    from lockstep.alerts.text import headline, lines, search_command, status
+    from lockstep.alerts.story import tell
+    from lockstep.alerts.text import headline, status
 
-    console = Console()
-    printed = [f"alert {alert.id}, {status(alert)}: {headline(alert.alert)}", *lines(alert.alert, limit=40)]
-    printed += [f"evidence: {evidence.text}" for evidence in alert.alert.cause.evidence]
-    if command := reproduce(alert.alert):
-        printed.append(f"to measure it again: {command}")
-    if command := search_command(alert):
-        printed.append(f"to find the commit: {command}")
+    console, story = Console(), tell(alert.alert, alert.id)
+    printed = [f"alert {alert.id}, {status(alert)}: {story.title}", *story.lines(limit=40)]
     if alert.alert.topic == "silent":
         archived = store.archived_on(alert.alert.machine, _MOST_ARCHIVED)
         printed += [

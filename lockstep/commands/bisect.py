@@ -100,11 +100,12 @@ def _refused(args: argparse.Namespace) -> int | None:
         return USAGE
     conf = load_config(args)
     worst = details.members[0]
+    search = search_command(details, alert.id)
     if worst.series.checked:
-        log.error(f"bisect measures times, not checks; to check every commit of the range: {search_command(alert)}")
+        log.error(f"bisect measures times, not checks; to check every commit of the range: {search}")
         return USAGE
     if worst.series.cost:
-        log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search_command(alert)}")
+        log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
         return USAGE
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None

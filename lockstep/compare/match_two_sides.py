@@ -338,6 +338,6 @@ def _code(base: str, head: str) -> str:
         return ""
     if same_code(base_code, head_code):
         return "the same"
-    evidence = "; ".join(part.text for part in code_evidence(base_code, head_code))
+    evidence = "; ".join(part.text for part in code_evidence(base_code, head_code) if part.changed)
     # An older record has no fingerprint of the launching code, so only its kernels can be compared.
     return evidence or ("the kernels are the same" if same_kernels(base_code, head_code) else "")

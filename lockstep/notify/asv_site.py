@@ -78,7 +78,8 @@ def write_pages(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
 
 def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
     # Imported here: asv imports its plugins for every verb.
-    from lockstep.alerts.text import headline, lines, status
+    from lockstep.alerts.story import tell
+    from lockstep.alerts.text import status
 
     yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -87,7 +88,8 @@ def _page(alerts: Sequence[Tracked], title: str) -> Iterator[str]:
     open_alerts = [alert for alert in alerts if alert.open]
     yield f"<p>{len(open_alerts) or 'Nothing'} open, {len(alerts) - len(open_alerts)} closed, muted or recorded.</p>"
     for alert in [*open_alerts, *(alert for alert in alerts if not alert.open)]:
-        text = html.escape("\n".join(lines(alert.alert, limit=40)))
+        story = tell(alert.alert, alert.id)
+        text = html.escape("\n".join(story.lines(limit=40)))
         state = f'<span class="state">{html.escape(status(alert))}</span>'
-        yield f'<h2 id="{alert.id}">{state}{html.escape(headline(alert.alert))}</h2><pre>{text}</pre>'
+        yield f'<h2 id="{alert.id}">{state}{html.escape(story.title)}</h2><pre>{text}</pre>'
     yield "</body></html>\n"

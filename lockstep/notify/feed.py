@@ -9,8 +9,10 @@ from xml.etree import ElementTree
 
 from lockstep.alerts.database.alert_as_json import to_json
 from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.ranking import explain
 from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.text import headline, lines, status
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import headline, status
 from lockstep.notify.message import link
 
 #: Maximum number of alerts in a feed: those that changed last. Feed readers themselves store older entries.
@@ -47,6 +49,7 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
             "after": alert.alert.after,
             "suspects": list(alert.alert.suspects),
             "reproduce": reproduce(alert.alert),
+            "lost": explain(alert.alert),
         }
         for alert in alerts
     ]
@@ -77,7 +80,7 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
         _text(entry, "published", _time(alert.opened_at))
         if address := link(alert, site):
             ElementTree.SubElement(entry, f"{{{_ATOM}}}link", href=address)
-        _text(entry, "content", "\n".join(lines(alert.alert, limit=50)), type="text")
+        _text(entry, "content", "\n".join(tell(alert.alert, alert.id).lines(limit=50)), type="text")
     return ElementTree.tostring(feed, encoding="unicode", xml_declaration=True)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.alerts.database.alert_row import Tracked
-from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.text import headline, lines, status
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import headline, status
 
 Severity = Literal["warning", "info"]
 
@@ -28,20 +28,15 @@ def link(alert: Tracked, site: str) -> str:
 
 
 def alert_message(alert: Tracked, site: str = "", confirmation: str = "") -> Message:
-    """Return the message about one alert: its numbers, range and cause, the command that measures it again, a link.
+    """Return the message about one alert: its story and a link.
 
     ``confirmation`` says whether a second measurement shows the change; "" if nobody was asked.
     """
     again = "Again: " if alert.state == "reopened" else ""
     end = link(alert, site) or f"lockstep alerts show {alert.id}"
-    command = reproduce(alert.alert)
-    body = [
-        *([confirmation] if confirmation else []),
-        *lines(alert.alert),
-        *([f"reproduce: {command}"] if command else []),
-        end,
-    ]
-    return Message(f"{again}{headline(alert.alert)}", "\n".join(body))
+    story = tell(alert.alert, alert.id)
+    body = [*([confirmation] if confirmation else []), *story.lines(), end]
+    return Message(f"{again}{story.title}", "\n".join(body))
 
 
 def digest_message(

@@ -198,10 +198,10 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     _, printed = run("alerts", "show", "1")
     lines = printed.splitlines()
     assert lines[0].startswith("alert 1, reopened: linear on h200 slower")
-    assert f"range: commit {commits[AT][:12]}" in lines
+    assert f"since: commit {commits[AT][:12]}" in lines
     ends = f"--base {commits[AT - 1][:12]} --head {commits[AT][:12]}"
-    [command] = [line for line in lines if line.startswith("to measure it again: ")]
-    assert command.startswith(f"to measure it again: lockstep gate {ends} --family linear --case ")
+    [command] = [line for line in lines if line.startswith("next: measure it again: ")]
+    assert command.startswith(f"next: measure it again: lockstep gate {ends} --family linear --case ")
     log = [re.sub(r"^\S+ \S+ ", "", line) for line in lines[-7:]]
     assert log == [
         "lockstep: opened: nothing that is recorded differs but the commits in the range (not recorded: machine code)",

@@ -120,7 +120,7 @@ def test_a_change_of_code_that_did_not_change_is_noise_and_a_measure_of_it(plant
 def test_changed_machine_code_is_shown_with_the_alert(planted):
     _, _, picture, _ = planted
     [alert] = alerts_on(picture, "changed code")
-    assert alert.cause.sentence == "a commit changed it: matmul machine code aa → bb"
+    assert alert.cause.sentence == "a commit changed it: matmul machine code changed"
 
 
 def test_a_new_benchmark_version_does_not_hide_an_old_slowdown(planted):
@@ -237,4 +237,4 @@ def test_the_recorded_history_rings_for_what_changed_alone(tmp_path):
     assert {one.series.case for one in slower.members} == {"M=256,K=8192,N=8192,group=128"}
     assert (slower.before[:8], slower.commits[-1][:8]) == ("267e5d01", "177708fb")
     assert slower.cause.kind == "own commit"
-    assert "_multiply_planes machine code" in slower.cause.sentence
+    assert slower.cause.sentence == "a commit changed it: _multiply_planes instructions 1532 → 1533"

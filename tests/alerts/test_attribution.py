@@ -16,7 +16,8 @@ from lockstep.alerts.cause.attribution import attribute
 from lockstep.alerts.cause.change_facts import Facts, Move
 from lockstep.alerts.cause.code_change import code_evidence
 from lockstep.alerts.database.alert_as_json import from_json, to_json
-from lockstep.alerts.text import culprits, headline, lines
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import culprits, headline
 
 PAIRED = series(quantity="speedup")
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
@@ -108,7 +109,7 @@ def test_an_alert_whose_range_is_not_known_has_two_ends_and_no_culprit(unknown):
         f"{COMMITS[9][:12]}..{COMMITS[10][:12]}, {'' if placed else 'in the order of their dates, '}"
         "and the commits in between are unknown: "
     )
-    assert f"commit {COMMITS[10][:12]}" not in "\n".join(lines(alert))
+    assert f"commit {COMMITS[10][:12]}" not in "\n".join(tell(alert).lines())
     assert from_json(to_json(alert)) == alert
 
 
@@ -157,8 +158,9 @@ def test_the_machine_code_is_shown_where_it_changed():
         ["matmul registers 168 → 255", "matmul spills 0 B → 512 B", "matmul STL 0 → 224"]
     )
     cause = attribute(sides("code", code(), code(code="bb")))
-    assert cause.sentence == "a commit changed it: matmul machine code aa → bb"
-    assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code aa → bb"]
+    assert cause.sentence == "a commit changed it: matmul machine code changed"
+    same = [f"matmul {text}" for text in ("registers 168 → 168", "spills 0 B → 0 B", "shared 49152 B → 49152 B")]
+    assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code changed", *same]
     assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
     two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
     assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
@@ -169,7 +171,8 @@ def test_machine_code_unknown_on_one_side_is_not_evidence():
         assert code_evidence(code(), less) == code_evidence(less, code()) == ()
     for less in (code(code="bb", registers="many"), code(code="bb", mix={}), code(code="bb", mix=None)):
         for one, other in ((code(), less), (less, code())):
-            assert [evidence.what for evidence in code_evidence(one, other)] == ["matmul machine code"]
+            facts = code_evidence(one, other)
+            assert [fact.text for fact in facts if fact.changed] == ["matmul machine code changed"]
 
 
 def test_unchanged_machine_code_is_noise():

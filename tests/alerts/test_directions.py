@@ -9,7 +9,8 @@ from tracked_numbers import analysed, levels, write_numbers, write_table
 
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.text import amount, headline, lines
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import amount, headline
 from lockstep.suite.thresholds import FILE, Thresholds, read_thresholds
 
 FALL = levels((100.0, 20), (70.0, 20), spread=0.5)
@@ -65,7 +66,7 @@ def test_without_a_direction_a_change_rings_as_changed(tmp_path):
     assert alert.topic == "changed"
     assert {member.sense for member in alert.members} == {"changed"}
     assert "s on box changed by +30.1 % in" in headline(alert), "asv takes a rise for a regression"
-    assert any("−29.9 % (−30.2 … −29.6 %)  s.track_x" in line for line in lines(alert))
+    assert any("−29.9 % (−30.2 … −29.6 %)  s.track_x" in line for line in tell(alert).lines())
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
     store.sync(found.current_alerts)
     states = {one.alert.topic: one.state for one in store.alerts(None)}

@@ -14,7 +14,8 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.text import headline, lines
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import headline
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Pattern, Rule, Thresholds
 
@@ -131,7 +132,7 @@ def test_a_message_says_worse_and_gives_the_numbers(analysed):
     where = "linear.stream M=8,K=4096,N=2048"
     assert headline(more) == f"linear on {MACHINE} worse in {more.range}: {where} registers 128 → 129 (+0.8 %)"
     assert headline(spills).endswith(f"worse in {spills.range}: {where} spills 0 → 512")
-    assert f"0 → 512  {where} spills" in list(lines(spills))
+    assert f"  0 → 512  {where} spills" in list(tell(spills).lines())
     assert "nothing but the commits in the range differs" in more.cause.sentence
     assert spills.suspects == (commits[4],)
     assert from_json(to_json(spills)) == spills

@@ -110,9 +110,9 @@ def test_every_command_shows_the_two_ends(abroad, origin, run):
     assert f"in {ends}: " in listed
     assert "unknown range" in listed
     shown = run(folder, "alerts", "show", "1")
-    assert "cause: unknown range: no commit can be named, as " in shown
-    assert f"range: {before[:12]}..{after[:12]}, in the order of their dates, and the commits in between" in shown
-    assert re.search("cause: unknown range: no commit can be named, as .*dates give", shown)
+    assert "why: unknown range: no commit can be named, as " in shown
+    assert f"since: {before[:12]}..{after[:12]}, in the order of their dates, and the commits in between" in shown
+    assert re.search("why: unknown range: no commit can be named, as .*dates give", shown)
     assert remedy in shown
     assert "own commit" not in shown
     assert "lockstep bisect" not in shown
@@ -142,7 +142,7 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
         assert f"{before[:8]}..{after[:8]}" in text
         assert "the commits in between are unknown" in text
         assert "own commit" not in text
-    assert f"\nreproduce: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
+    assert f"\nnext: measure it again: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
     repo = folder if (folder / ".git").is_dir() else folder / "results"
     store = Store.open(folder / "results", repo, thresholds=folder / "thresholds.toml")
     results = store.current()
@@ -182,8 +182,8 @@ def test_history_that_is_fetched_makes_the_range_known(origin, tmp_path, run):
         assert "acknowledged" in shown[0]
         assert shown[0].count("linear on h200") == 1
     few = commits[SLOW - EVERY][:12], commits[SLOW][:12]
-    assert f"range: one of 10 commits, of which 4 touch the packages under test: {few[0]}..{few[1]}" in shown[1]
-    assert "to find the commit: lockstep bisect 1" in shown[1]
+    assert f"since: one of 10 commits, of which 4 touch the packages under test: {few[0]}..{few[1]}" in shown[1]
+    assert "next: find the commit: lockstep bisect 1" in shown[1]
     assert "ada: acknowledged: looking" in shown[1]
 
 
@@ -240,7 +240,7 @@ def test_a_plain_asv_project_gets_a_command_that_its_asv_can_run(origin, tmp_pat
     measure_plain(folder, commits, environment)
     run(folder, "alerts", "list")
     command = f"asv find {commits[SLOW - EVERY][:12]}..{commits[SLOW][:12]} sorting.TimeSort.time_sort"
-    assert f"to find the commit: {command}" in run(folder, "alerts", "show", "1")
+    assert f"next: find the commit: {command}" in run(folder, "alerts", "show", "1")
     said = run(folder, "bisect", "1")
     assert (run.status, said.count(command)) == ([4], 1), said
     database = Database(tmp_path / "alerts.sqlite")

@@ -31,7 +31,7 @@ def test_the_page_knows_the_repository_and_the_branches_of_the_configuration(tmp
     conf = {"version": 1, "project": "toy", "repo": "repo", "branches": ["main"], "html_dir": "html"}
     AlertsPage.publish(Config.from_json(conf), None, None, None, None)
     page = (tmp_path / "html" / "alerts.html").read_text()
-    assert re.findall("range: .*", page) == [f"range: commit {slow[:12]}"]
+    assert re.findall("since: .*", page) == [f"since: commit {slow[:12]}"]
     alerts = json.loads((tmp_path / "html" / "alerts.json").read_text())
     assert [alert["commits"] for alert in alerts if alert["topic"] == "slower"] == [[slow]]
 

@@ -61,7 +61,7 @@ def test_one_message_an_alert_with_numbers_range_reason_and_link(store, service)
     headline = "linear on h200 slower by 10.2 % in 09090909..0c0c0c0c: linear.triton M=1,K=64 cold and 1 more"
     assert message["title"] == headline
     assert message["type"] == "warning"
-    for part in ("+9.8 … +10.6 %", "one of 3 commits", "cause: own commit", "https://bench.example.org/alert/"):
+    for part in ("+9.8 … +10.6 %", "one of 3 commits", "why: own commit", "https://bench.example.org/alert/"):
         assert part in message["message"]
 
 

@@ -20,6 +20,7 @@ from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence
 from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
 from lockstep.alerts.cause.attribution import Kind
+from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
@@ -122,12 +123,13 @@ def analyse_results(
     unreported = {change.key: reason for change in changes if (reason := _unreported(change, thresholds))}
     reported = [report(change) for change in changes if change.key not in unreported]
     order = [commit.hash for commit in results.commits()]
+    alerts = _noted(group(reported, order), ranges)
     dead = dead_machines(newest) - finished
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     renamed = Renamed(results.machines_were, were)
     return AnalysisResult(
         tuple(changes),
-        (*group(reported, order), *stale),
+        (*alerts, *stale),
         commits,
         series,
         dead,
@@ -136,6 +138,21 @@ def analyse_results(
         renamed,
         unreported,
     )
+
+
+def _noted(alerts: Sequence[Alert], ranges: Ranges) -> list[Alert]:
+    """Add to each alert the notes of its commits, if git knows its range."""
+    log = read_log(
+        ranges.git, {commit for alert in alerts if alert.known and not alert.old for commit in alert.commits}
+    )
+    return [replace(alert, notes=_notes(alert, log, ranges)) if alert.known and log else alert for alert in alerts]
+
+
+def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ...]:
+    facts = alert.cause.evidence
+    names = [alert.members[0].series.variant, *(fact.kernel for fact in facts)]
+    touching = {fact.after for fact in facts if fact.what == "commit"} if ranges.packages else set()
+    return notes(alert.commits, log, ranges.packages, touching, alert.family, names)
 
 
 def _ms(time: datetime.datetime) -> int:

@@ -243,7 +243,7 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Ev
 
 
 def _listed(evidence: Iterable[Evidence]) -> str:
-    return ", ".join(fact.text for fact in evidence)
+    return ", ".join(fact.text for fact in evidence if fact.changed)
 
 
 def _percent(move: Move) -> str:

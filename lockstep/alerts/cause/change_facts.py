@@ -109,14 +109,21 @@ class Step(ChangeSize):
 class Evidence:
     """A fact that supports a cause: its name, and its values before and after the step.
 
-    ``before`` is "" if the fact has only one value, for example a commit.
+    ``before`` is "" if the fact has only one value, for example a commit. ``kernel`` is the kernel that the fact is of.
     """
 
     what: str
     before: str
     after: str
+    kernel: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the values before and after the step differ."""
+        return self.before != self.after
 
     @property
     def text(self) -> str:
         """The name and the values of the fact for people, such as ``torch 2.11.0 → 2.13.0``."""
-        return f"{self.what} {self.before} → {self.after}" if self.before else f"{self.what} {self.after}"
+        name = f"{self.kernel} {self.what}".lstrip()
+        return f"{name} {self.before} → {self.after}" if self.before else f"{name} {self.after}"

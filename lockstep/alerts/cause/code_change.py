@@ -14,8 +14,8 @@ from typing import Any
 
 from lockstep.alerts.cause.change_facts import Evidence
 
-#: Numbers of a kernel whose changes are reported, in this order, with their units.
-_FIGURES = {"registers": "", "spills": " B", "shared": " B"}
+#: Numbers of a kernel with changed code that are facts for people, in this order, with their units.
+_FIGURES = {"registers": "", "spills": " B", "shared": " B", "instructions": ""}
 
 
 def code_of(text: str) -> dict[str, Any] | None:
@@ -46,10 +46,11 @@ def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
-    """Return what changed in the machine code, for people.
+    """Return the facts of the kernels whose machine code changed, for people.
 
-    The evidence names added and removed kernels, and changes of registers, spills, shared memory and instruction mix.
-    It is empty if the machine code of a point is unknown.
+    The evidence names added and removed kernels. Of the others it has registers, spills, shared memory and length, also
+    where they are equal, and the classes of instructions whose number changed. It is empty if the machine code of a
+    point is unknown.
     """
     if not before or not after:
         return ()
@@ -66,23 +67,31 @@ def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
 def _kernel(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
     if old.get("code") == new.get("code"):
         return
-    figures = []
-    for figure, unit in _FIGURES.items():
-        old_figure, new_figure = old.get(figure), new.get(figure)
-        if isinstance(old_figure, int) and isinstance(new_figure, int) and old_figure != new_figure:
-            figures.append(Evidence(f"{name} {figure}", f"{old_figure}{unit}", f"{new_figure}{unit}"))
+    sides = _figures(old), _figures(new)
+    facts = [
+        Evidence(figure, f"{sides[0][figure]}{unit}", f"{sides[1][figure]}{unit}", name)
+        for figure, unit in _FIGURES.items()
+        if figure in sides[0] and figure in sides[1]
+    ]
     old_mix, new_mix = old.get("mix"), new.get("mix")
     if isinstance(old_mix, Mapping) and isinstance(new_mix, Mapping) and old_mix and new_mix:
-        figures += _mix(name, old_mix, new_mix)
-    yield from figures or [Evidence(f"{name} machine code", str(old.get("code"))[:8], str(new.get("code"))[:8])]
+        facts += _mix(name, old_mix, new_mix)
+    if not any(fact.changed for fact in facts):
+        yield Evidence("machine code", "", "changed", name)
+    yield from facts
+
+
+def _figures(kernel: Mapping[str, Any]) -> dict[str, int]:
+    mix = kernel.get("mix")
+    stored = {**kernel, "instructions": mix.get("all") if isinstance(mix, Mapping) else None}
+    return {figure: stored[figure] for figure in _FIGURES if isinstance(stored.get(figure), int)}
 
 
 def _mix(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Evidence]:
-    for instruction in sorted(old.keys() | new.keys()):
+    for instruction in sorted((old.keys() | new.keys()) - {"all"}):
         counts = old.get(instruction, 0), new.get(instruction, 0)
-        # "all" counts every instruction, so it differs whenever any count does.
-        if counts[0] != counts[1] and instruction != "all":
-            yield Evidence(f"{name} {instruction}", str(counts[0]), str(counts[1]))
+        if counts[0] != counts[1]:
+            yield Evidence(instruction, str(counts[0]), str(counts[1]), name)
 
 
 def _kernels(code: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -57,8 +57,8 @@ class Ranges:
 
     def __init__(self, repo: Path, packages: Sequence[str] = ()) -> None:
         # A partial clone would fetch missing objects over the network.
-        self._git = Git(repo, timeout_s=30.0, fetch=False)
-        self._packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
+        self.git = Git(repo, timeout_s=30.0, fetch=False)
+        self.packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
         self._missing_commits: set[str] = set()
         self._trees: dict[str, tuple[str, ...]] = {}
         self.between = lru_cache(maxsize=4096)(self._between)
@@ -67,11 +67,11 @@ class Ranges:
     def text(self) -> str:
         """A text that changes whenever the commit ranges may: with the repository, its clone depth or the packages."""
         boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
-        return "\n".join((str(self._git.folder.resolve()), boundary, *self._packages))
+        return "\n".join((str(self.git.folder.resolve()), boundary, *self.packages))
 
     def learn(self, commits: Sequence[str]) -> None:
         """Find out which of these commits git does not know. One question to git is faster than one for each range."""
-        lines = self._git.try_lines("cat-file", "--batch-check", given=commits)
+        lines = self.git.try_lines("cat-file", "--batch-check", given=commits)
         known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
         self._missing_commits |= set(commits) - known
 
@@ -90,7 +90,7 @@ class Ranges:
             return Range(unknown="no repository")
         known = all(FULL_HASH.fullmatch(commit) and commit not in self._missing_commits for commit in (before, after))
         command = ("rev-list", "--topo-order", "--reverse", "--parents", f"{before}..{after}", "--")
-        lines = self._git.try_lines(*command) if known else None
+        lines = self.git.try_lines(*command) if known else None
         if lines is None:
             return Range(unknown="unplaced" if self._shallow else "missing")
         parents = {commit: tuple(commit_parents) for commit, *commit_parents in map(str.split, lines)}
@@ -120,14 +120,14 @@ class Ranges:
         whose packages equal those of one parent also counts if it takes them from a branch that left the history before
         ``before`` and did not change them. Such a merge undoes the packages' state at ``before``.
         """
-        if not self._packages:
+        if not self.packages:
             return None
         commits = {*parents, *(parent for commit_parents in parents.values() for parent in commit_parents)}
         self._read_trees(commits)
         absent = [path for commit in commits for path in self._trees[commit] if path == _ABSENT]
         # If no commit has any package, the packages' names are wrong. In a partial clone, a package may only seem
         # absent, because the objects that list it are missing.
-        if len(absent) == len(commits) * len(self._packages) or (absent and self._partial):
+        if len(absent) == len(commits) * len(self.packages) or (absent and self._partial):
             return None
         touched = []
         # Commits whose packages equal those at ``before``, or follow from a change within the range.
@@ -145,27 +145,27 @@ class Ranges:
     def _read_trees(self, commits: Iterable[str]) -> None:
         """Ask git for the packages' object names at these commits, and store them; equal names mean equal contents."""
         new = sorted(set(commits) - self._trees.keys())
-        object_names = [f"{commit}:{path}" for commit in new for path in self._packages]
+        object_names = [f"{commit}:{path}" for commit in new for path in self.packages]
         # This format keeps git from opening the objects, which a partial clone may lack.
-        lines = self._git.try_lines("cat-file", "--batch-check=%(objectname)", given=object_names) if new else []
+        lines = self.git.try_lines("cat-file", "--batch-check=%(objectname)", given=object_names) if new else []
         tree_hashes = [
             _ABSENT if line.endswith(" missing") else line for line in lines or [_ABSENT] * len(object_names)
         ]
-        width = len(self._packages)
+        width = len(self.packages)
         self._trees |= {commit: tuple(tree_hashes[width * at : width * at + width]) for at, commit in enumerate(new)}
 
     @cached_property
     def _shallow(self) -> frozenset[str] | None:
         """Commits at which a shallow clone ends, empty for a complete clone; ``None`` without a repository."""
-        lines = self._git.try_lines("rev-parse", "--git-path", "shallow")
+        lines = self.git.try_lines("rev-parse", "--git-path", "shallow")
         if not lines:
             return None
         try:
-            return frozenset((self._git.folder / lines[0]).read_text(encoding="ascii").split())
+            return frozenset((self.git.folder / lines[0]).read_text(encoding="ascii").split())
         except OSError:
             return frozenset()
 
     @cached_property
     def _partial(self) -> bool:
         """Whether the repository is a partial clone, which lacks objects until git fetches them."""
-        return bool(self._git.try_lines("config", "--get-regexp", r"^remote\..*\.promisor$"))
+        return bool(self.git.try_lines("config", "--get-regexp", r"^remote\..*\.promisor$"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from lockstep.alerts.cause.attribution import Cause
 from lockstep.alerts.cause.change_facts import Evidence
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.record.series_name import SeriesName
 
@@ -38,6 +39,7 @@ def to_json(alert: Alert) -> dict[str, Any]:
             for member in alert.members
         ],
         "also_on": list(alert.also_on),
+        "notes": [{**vars(note), "files": list(note.files)} for note in alert.notes],
         "excuse": waiver and {"because": waiver.because, "until": waiver.until and waiver.until.isoformat()},
     }
 
@@ -50,6 +52,7 @@ def from_json(content: Mapping[str, Any]) -> Alert:
             **{name: value for name, value in content.items() if name != "excuse"},
             "commits": tuple(content["commits"]),
             "also_on": tuple(content["also_on"]),
+            "notes": tuple(CommitNote(**{**note, "files": tuple(note["files"])}) for note in content.get("notes", ())),
             "cause": cause_from_json(content["cause"]),
             "members": tuple(
                 member_of(

@@ -221,7 +221,8 @@ def _differences(before: Node, after: Node) -> Iterator[tuple[str, str]]:
         if name not in facts:
             yield name, f"no {name}"
         elif fact != facts[name]:
-            yield name, f"{name} {_spell(fact, facts[name])}"
+            # Two fingerprints say nothing to a reader.
+            yield name, "other machine code" if name == "machine code" else f"{name} {_spell(fact, facts[name])}"
     if len(before.facts) != len(after.facts):
         yield "", "other parameters"
     if before.after != after.after:

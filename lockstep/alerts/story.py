@@ -1,0 +1,157 @@
+"""Tell the story of an alert: what, how much, how sure; since when; why; who; what next.
+
+The page of the alert, messages, feeds and ``lockstep alerts show`` print the same story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lockstep.alerts.cause.change_facts import Evidence
+from lockstep.alerts.cause.commit_notes import CommitNote
+from lockstep.alerts.model import Alert
+from lockstep.alerts.ranking import confidence, explain
+from lockstep.alerts.reproduce import reproduce
+from lockstep.alerts.text import amount, culprits, headline, interval, search_command
+from lockstep.record.kernel_facts import meaning
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact before and after the change, and what such a difference usually means."""
+
+    of: str
+    name: str
+    before: str
+    after: str
+    means: str
+
+    @property
+    def text(self) -> str:
+        """The fact in one line."""
+        moved = f"{self.before} → {self.after}" if self.before not in ("", self.after) else self.after
+        return f"{self.of} {self.name} {moved}".strip() + (f": {self.means}" if self.means else "")
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """Something that a reader may do, and the command that does it."""
+
+    words: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """The story of an alert in the order in which a reader asks.
+
+    Attributes:
+        title: the headline.
+        lost: what is lost, in one line; "" if nothing measurable is.
+        sure: the interval of the worst series and the confidence; "" without a change.
+        since: the commit, or how many commits may be the culprit.
+        suspects: the commits that change the kernel's files; all commits if none does, or if git does not say.
+        others: the other commits of the range, as far as git knows them, at most a hundred.
+        more: number of commits of the range that are not suspects.
+        why: the cause in a sentence.
+        facts: the facts that differ, and the equal ones of kernels whose code differs.
+        who: the owner, and the authors of the suspects.
+        next: what a reader may do.
+        series: the changed series, worst first.
+    """
+
+    title: str
+    lost: str
+    sure: str
+    since: str
+    suspects: tuple[CommitNote, ...]
+    others: tuple[CommitNote, ...]
+    more: int
+    why: str
+    facts: tuple[Fact, ...]
+    who: str
+    next: tuple[NextStep, ...]
+    series: tuple[str, ...]
+
+    def lines(self, limit: int = 10) -> Iterator[str]:
+        """Yield the story after its title as lines of plain text, with at most ``limit`` commits and series."""
+        if self.lost:
+            yield f"lost: {self.lost}"
+        yield from _listed(self.series, limit, "series")
+        if self.since:
+            yield f"since: {self.since}"
+        yield from _listed([note_text(note) for note in self.suspects], limit, "commits")
+        if self.more:
+            yield f"  and {self.more} other commits of the range"
+        yield f"why: {self.why}"
+        yield from (f"  {fact.text}" for fact in self.facts)
+        yield f"who: {self.who}"
+        yield from (f"next: {step.words}: {step.command}" for step in self.next)
+
+
+def tell(alert: Alert, number: int = 0) -> Story:
+    """Return the story of an alert. ``number`` is its number in commands; 0 if it is not stored."""
+    near = tuple(note for note in alert.notes if note.touches == "kernel")
+    suspects = near or alert.notes
+    worst = alert.members[0] if alert.members else None
+    return Story(
+        title=headline(alert),
+        lost=explain(alert),
+        sure=f"{interval(worst)}, {confidence(worst.confidence)} sure" if worst else "",
+        since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
+        if alert.commits
+        else "",
+        suspects=suspects,
+        others=tuple(note for note in alert.notes if note not in suspects),
+        more=len(alert.commits) - len(suspects) if suspects else 0,
+        why=f"{alert.cause.kind}: {alert.cause.sentence}",
+        facts=tuple(_fact(fact) for fact in alert.cause.evidence if fact.what != "commit" or not alert.commits),
+        who=_who(alert, suspects),
+        next=tuple(_next(alert, number)),
+        series=tuple(_series(alert)),
+    )
+
+
+def note_text(note: CommitNote) -> str:
+    """Return a commit in one line: hash, day, author, subject, and the kernel's files that it changes."""
+    files = f" ({', '.join(note.files)})" if note.files else ""
+    return f"{note.commit[:8]} {note.day} {note.author}: {note.subject}{files}"
+
+
+def _fact(evidence: Evidence) -> Fact:
+    means = meaning(evidence.what, evidence.before, evidence.after) if evidence.kernel else ""
+    return Fact(evidence.kernel, evidence.what, evidence.before, evidence.after, means)
+
+
+def _who(alert: Alert, suspects: tuple[CommitNote, ...]) -> str:
+    owner = f"{alert.owner} owns it" if alert.owner else "thresholds.toml names no owner"
+    authors = ", ".join(dict.fromkeys(note.author for note in suspects))
+    return f"{owner}; the commits above are by {authors}" if authors else owner
+
+
+def _next(alert: Alert, number: int) -> Iterator[NextStep]:
+    name = str(number or "NUMBER")
+    if search := search_command(alert, number):
+        yield NextStep("find the commit", search)
+    if again := reproduce(alert):
+        yield NextStep("measure it again", again)
+    if alert.members:
+        yield NextStep("the new level is correct", f'lockstep alerts new-baseline {name} --because "…"')
+        yield NextStep("nothing changed", f'lockstep alerts no-change {name} --because "…"')
+    yield NextStep("be silent until a day", f'lockstep alerts mute {name} --until YYYY-MM-DD --because "…"')
+
+
+def _series(alert: Alert) -> Iterator[str]:
+    for member in alert.members:
+        note = "" if member.cause.kind == alert.cause.kind else f" ({member.cause.kind}: {member.cause.sentence})"
+        size = amount(member)
+        if not member.counted:
+            size = f"{size:>9} ({interval(member)})" if member.measure == "ratio" else f"{size}, {interval(member)}"
+        yield f"{size}  {member.series.label}{note}"
+
+
+def _listed(texts: tuple[str, ...] | list[str], limit: int, noun: str) -> Iterator[str]:
+    yield from (f"  {text}" for text in texts[:limit])
+    if len(texts) > limit:
+        yield f"  and {len(texts) - limit} more {noun}"

@@ -1,0 +1,133 @@
+"""The story of an alert: one order and one set of words, whoever prints it."""
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+from alerting import COMMITS, alerts, step
+
+from lockstep.alerts.cause.commit_notes import CommitNote, notes, read_log
+from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.story import tell
+from lockstep.notify.feed import atom
+from lockstep.notify.message import alert_message
+from lockstep.processes.git import Git
+from lockstep.record.kernel_facts import meaning
+
+KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
+SPILLING = {**KERNEL, "code": "bb", "registers": 255, "spills": 512, "mix": {"BAR": 4, "STL": 8, "all": 1000}}
+
+
+def found():
+    """An alert of three commits, the second of which touches the kernel's file."""
+    one = step(9, 11)
+    sides = (
+        replace(side, code={"kernels": [kernel], "host": "h"})
+        for side, kernel in zip((one.before, one.after), (KERNEL, SPILLING), strict=True)
+    )
+    before, after = sides
+    [alert] = alerts(replace(one, before=before, after=after))
+    log = {
+        COMMITS[9]: ("Ada", "2026-11-01", "Word the readme", ("README.md",)),
+        COMMITS[10]: ("Bo", "2026-11-02", "Widen the tile", ("kernels/linear/triton.py", "README.md")),
+        COMMITS[11]: ("Ada", "2026-11-03", "Split kda", ("kernels/kda.py",)),
+    }
+    told = notes(alert.commits, log, ("kernels",), {COMMITS[10], COMMITS[11]}, "linear", ("triton", "matmul"))
+    return replace(alert, notes=told, owner="team-linear")
+
+
+def test_it_is_told_in_the_order_in_which_a_reader_asks():
+    assert list(tell(found(), 7).lines()) == [
+        "lost: at least 4.4 % of its time is lost, > 99.9 % sure",
+        "     +5.0 % (+4.6 … +5.4 %)  linear.triton M=8,K=64 cold",
+        f"since: one of 3 commits: {COMMITS[8][:12]}..{COMMITS[11][:12]}",
+        f"  {COMMITS[10][:8]} 2026-11-02 Bo: Widen the tile (kernels/linear/triton.py)",
+        "  and 2 other commits of the range",
+        "why: own commit: a commit changed it: matmul registers 168 → 255, matmul spills 0 B → 512 B, "
+        "matmul instructions 900 → 1000, matmul STL 0 → 8",
+        "  matmul registers 168 → 255: fewer warps may fit on a multiprocessor, so it hides less latency",
+        "  matmul spills 0 B → 512 B: registers no longer suffice: values go through local memory, "
+        "which costs loads and stores",
+        "  matmul shared 49152 B: the same",
+        "  matmul instructions 900 → 1000: longer code: more unrolling, another path, or more address arithmetic",
+        "  matmul STL 0 → 8: stores of spilled registers",
+        "who: team-linear owns it; the commits above are by Bo",
+        "next: find the commit: lockstep bisect 7",
+        *(line for line in tell(found(), 7).lines() if "measure it again: lockstep gate --base" in line),
+        'next: the new level is correct: lockstep alerts new-baseline 7 --because "…"',
+        'next: nothing changed: lockstep alerts no-change 7 --because "…"',
+        'next: be silent until a day: lockstep alerts mute 7 --until YYYY-MM-DD --because "…"',
+    ]
+
+
+def test_message_and_feed_print_the_same_story():
+    tracked = Tracked(7, "f", found(), "new", "", None, 0, 0)
+    body = alert_message(tracked).body
+    for line in tell(found(), 7).lines():
+        assert line in body.splitlines()
+    feed = atom([tracked])
+    assert "Bo: Widen the tile (kernels/linear/triton.py)" in feed
+    assert "registers no longer suffice" in feed
+
+
+def test_no_two_hashes_are_evidence():
+    other = {**KERNEL, "code": "bb"}
+    one = step(9)
+    sides = [
+        replace(side, code={"kernels": [k], "host": "h"}) for side, k in ((one.before, KERNEL), (one.after, other))
+    ]
+    [alert] = alerts(replace(one, before=sides[0], after=sides[1]))
+    text = "\n".join(tell(alert).lines())
+    assert "why: own commit: a commit changed it: matmul machine code changed" in text
+    assert "  matmul registers 168: the same" in text
+    assert "aa" not in text.replace("bench", "")
+    assert "bb" not in text
+
+
+def test_an_alert_keeps_its_notes():
+    assert from_json(to_json(found())) == found()
+    older = {name: value for name, value in to_json(found()).items() if name != "notes"}
+    assert from_json(older).notes == ()
+
+
+def test_notes_come_from_git(tmp_path):
+    def git(*command):
+        return subprocess.run(["git", "-C", str(tmp_path), *command], check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("config", "user.name", "Ada <a\tb>")
+    git("config", "user.email", "ada@example.org")
+    for number in range(3):
+        (tmp_path / f"f{number}.py").write_text("x")
+        git("add", ".")
+        git("commit", "-q", "-m", f"Add file {number}\n\nA body\n\nf9.py")
+    commits = git("log", "--format=%H").split()
+    log = read_log(Git(tmp_path), [*commits[:2], "0" * 40])
+    assert log.keys() == set(commits[:2])
+    author, day, subject, files = log[commits[0]]
+    assert (author.startswith("Ada"), len(day), subject, files) == (True, 10, "Add file 2", ("f2.py",))
+    assert read_log(Git(tmp_path), []) == {}
+    assert read_log(Git(tmp_path / "none"), commits) == {}
+
+
+@pytest.mark.parametrize(
+    ("figure", "before", "after", "words"),
+    [
+        ("registers", "10", "10", "the same"),
+        ("shared", "8 B", "4 B", "a smaller tile"),
+        ("instructions", "1000", "1001", "nearly as long"),
+        ("LDGSTS", "4", "8", "asynchronous copies"),
+        ("NEW", "4", "8", ""),
+    ],
+)
+def test_a_difference_has_a_usual_meaning(figure, before, after, words):
+    assert meaning(figure, before, after).startswith(words)
+    assert bool(meaning(figure, before, after)) == bool(words)
+
+
+def test_commits_are_listed_up_to_a_limit():
+    many = tuple(CommitNote(commit, "Ada", "2026-11-01", "x") for commit in COMMITS)
+    told = tell(replace(found(), notes=many, commits=tuple(COMMITS)))
+    assert sum(" Ada: x" in line for line in told.lines(limit=4)) == 4
+    assert "  and 16 more commits" in list(told.lines(limit=4))
