@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +26,10 @@ _OWN = ("triton", "torch", "lockstep")
 
 #: Types of a function's arguments that name a case.
 _AXES = (bool, int, float, str, torch.dtype)
+
+
+#: A longer list of numbers is data, not a shape.
+_MOST_NUMBERS = 8
 
 
 class Hook:
@@ -60,11 +65,11 @@ class Hook:
         self, function: Callable[[], Any], gradients: Sequence[torch.Tensor] | None = None, depth: int = 2
     ) -> float:
         """Hand over a closure; return milliseconds. ``depth`` is the number of frames up to the caller of the timer."""
-        frame = sys._getframe(depth)
+        frame = self._frame(sys._getframe(depth))
         axes, variant = self._named(frame)
         key = CallKey(case_label(axes), variant)
         count = self._local.counts[key] = self._local.counts.get(key, 0) + 1
-        place = self._place(frame)
+        place = frame.f_code.co_filename, frame.f_lineno
         call = TimedCall(CallKey(key.case, key.variant, count), function, place, tuple(gradients or ()))
         return float(self._local.taken(call))
 
@@ -92,20 +97,31 @@ class Hook:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
         function = "script" if code.co_name == "<module>" else code.co_name
-        return {name: value for name, value in values.items() if isinstance(value, _AXES)}, function
+        return dict(pair for name, value in values.items() for pair in _axes(name, value)), function
 
-    def _place(self, frame: FrameType) -> tuple[str, int]:
-        """Return the line of the script that led to a call, or else the caller's own line."""
-        outer: FrameType | None = frame
-        while outer is not None:
-            if Path(outer.f_code.co_filename) == self._local.script:
-                return outer.f_code.co_filename, outer.f_lineno
-            outer = outer.f_back
-        return frame.f_code.co_filename, frame.f_lineno
+    def _frame(self, caller: FrameType) -> FrameType:
+        """Return the frame of the script that led to a call, or else the caller's own."""
+        frame: FrameType | None = caller
+        while frame is not None:
+            if Path(frame.f_code.co_filename) == self._local.script:
+                return frame
+            frame = frame.f_back
+        return caller
 
     @staticmethod
     def _by_library(frame: FrameType | None) -> bool:
         return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OWN
+
+
+def _axes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield an argument as an axis, the fields of a configuration as axes, and nothing for a tensor or a function."""
+    if isinstance(value, _AXES):
+        yield name, value
+    elif isinstance(value, tuple | list) and len(value) < _MOST_NUMBERS and all(isinstance(one, int) for one in value):
+        yield name, "x".join(map(str, value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _axes(field.name, getattr(value, field.name, None))
 
 
 def line_of(error: Exception, script: Path) -> str:

@@ -106,7 +106,11 @@ def test_every_timer_hands_over_its_closure(project):
         """,
             "benchmarks/utils": """
             from dataclasses import dataclass
+            import triton
             from tiny_kernels import norm  # helpers belong to one version too
+
+            def in_milliseconds(function, **kwargs):
+                return triton.testing.do_bench(function, **kwargs)
 
             @dataclass
             class SingleBenchmarkRunInput:
@@ -120,24 +124,30 @@ def test_every_timer_hands_over_its_closure(project):
         """,
             "benchmarks/bench_all": """
             import sys
+            from dataclasses import dataclass
             import numpy
             import torch
             import triton.testing
             from flashinfer.testing import bench_gpu_time
             from torch.utils import benchmark
             from triton.testing import do_bench, do_bench_cudagraph
-            from utils import run_benchmarks
+            from utils import in_milliseconds, run_benchmarks
             from tiny_kernels import norm
 
             x = torch.randn(4, 4)
             assert do_bench(lambda: norm(x)) > 0
             do_bench_cudagraph(lambda: norm(x), quantiles=[0.5])
 
-            def loop(rows, dtype, tensor):
-                assert len(do_bench(lambda: norm(tensor), quantiles=[0.5, 0.2])) == 2
+            @dataclass
+            class Config:
+                dtype: torch.dtype
+                shape: tuple
+
+            def loop(rows, config, tensor):
+                assert len(in_milliseconds(lambda: norm(tensor), quantiles=[0.5, 0.2])) == 2
 
             for rows in (1, 2):
-                loop(rows, torch.float32, x)
+                loop(rows, Config(torch.float32, (4, 4)), x)
             assert numpy.median(bench_gpu_time(norm, input_args=(x,))) > 0
             timer = benchmark.Timer("norm(y)", "y = x", globals={"norm": norm, "x": x}, label="rows", sub_label="4")
             assert timer.blocked_autorange().median > 0
@@ -160,8 +170,8 @@ def test_every_timer_hands_over_its_closure(project):
     assert outcome.calls == [
         ("-", "script"),
         ("-", "script #2"),
-        ("rows=1,dtype=float32", "loop"),
-        ("rows=2,dtype=float32", "loop"),
+        ("rows=1,dtype=float32,shape=4x4", "loop"),
+        ("rows=2,dtype=float32,shape=4x4", "loop"),
         ("-", "script #3"),
         ("sub_label=4", "rows"),
         ("T=7", "liger forward"),
