@@ -65,6 +65,11 @@ class Sides:
         """Return the folder of the tree whose code is being imported or called; None outside of ``active`` blocks."""
         return self.roots[self._active] if self._active else None
 
+    @property
+    def side(self) -> str | None:
+        """Return the name of the side whose code is being imported or called; None outside of ``active`` blocks."""
+        return self._active
+
     @contextlib.contextmanager
     def active(self, side: str) -> Iterator[None]:
         """Let imports of the packages under test find base or head (``side``) within the block. Blocks may nest."""

@@ -106,7 +106,13 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
 
 def notes(plan: Plan, outcome: Outcome) -> list[str]:
     """Return a line for everything that was not taken: which call, which line, why."""
-    lines = [f"not taken: {what}: {reason}" for what, reason in outcome.refused]
+    alike: dict[str, list[str]] = {}
+    for what, reason in outcome.refused:
+        alike.setdefault(reason, []).append(what)
+    lines = [
+        f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
+        for reason, points in alike.items()
+    ]
     lines += [
         f"{side}'s script ended early, so later calls were not taken: {error}" for side, error in outcome.errors.items()
     ]

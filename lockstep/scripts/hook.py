@@ -70,7 +70,7 @@ class Hook:
         key = CallKey(case_label(axes), variant)
         count = self._local.counts[key] = self._local.counts.get(key, 0) + 1
         place = frame.f_code.co_filename, frame.f_lineno
-        call = TimedCall(CallKey(key.case, key.variant, count), function, place, tuple(gradients or ()))
+        call = TimedCall(CallKey(key.case, key.variant, count), function, place, () if gradients is None else gradients)
         return float(self._local.taken(call))
 
     @contextmanager

@@ -38,6 +38,7 @@ def main() -> int:
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
+    from lockstep.gate.operators import keep_apart
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.scripts import own_memory, stand_ins
     from lockstep.scripts.hook import Hook
@@ -54,6 +55,7 @@ def main() -> int:
     hook = Hook()
     stand_ins.install(hook)
     own_memory.install()
+    keep_apart(sides, BASE)
     tuners = Tuners(Choices(None), device, where_of(facts), tell=lambda text: process.emit("told", text=text))
     with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
         os.chdir(folder)  # what the script writes beside itself
@@ -100,7 +102,8 @@ class _Session:
         self._process.emit("found", calls=[key.labels for key in found], error=counted.error, refused=counted.refused)
         self._deadline = time.monotonic() + self._plan.budget_s
         chosen = self._plan.chosen([key.labels for key in found])
-        ended = self._compare(found, chosen) if BASE in self._plan.sides else self._measure(chosen)
+        compare = BASE in self._plan.sides
+        ended = (self._compare(found, chosen) if compare else self._measure(chosen)) if chosen else {}
         for run in ended.values():
             run.stop()
         errors = {side: run.error for side, run in ended.items()}
@@ -178,7 +181,7 @@ class _Session:
         calls = {side: self._advance(run, side) for side, run in runs.items()}
         numbers = {key: position for position, key in enumerate(found)}
         left, position = len(chosen), -1
-        while any(calls.values()) and chosen and time.monotonic() < self._deadline:
+        while any(calls.values()) and time.monotonic() < self._deadline:
             base, head = calls[BASE], calls[HEAD]
             # A call that only one version makes: that version's script goes on alone.
             alone = _alone(base, head, numbers)

@@ -211,7 +211,7 @@ def test_a_registry_of_ops_is_taken_as_data(project):
         }
     )
     outcome = found(folder, "benchmarks/registry.py")
-    assert outcome.calls == [("B=1,T=8", "scale"), ("B=1,T=8", "scale #2")]
+    assert outcome.calls == [("B=1,T=8", "scale forward"), ("B=1,T=8", "scale forward and backward")]
     assert [record.state for record in outcome.records.values()] == ["ok", "ok"]
 
 
@@ -230,6 +230,41 @@ def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     assert "base's output is the reference" in verdict.reason
     assert verdict.file.endswith("bench_norm.py")
     assert report.state == "failed"
+
+
+def test_operators_that_both_versions_register_are_each_version_s_own(project):
+    kernels = """
+        import torch
+
+        @torch.library.custom_op("tiny::by_name", mutates_args=())
+        def by_name(x: torch.Tensor) -> torch.Tensor:
+            return x * FACTOR
+
+        library = torch.library.Library("tiny", "FRAGMENT")
+        library.define("by_library(Tensor x) -> Tensor")
+        library.impl("by_library", lambda x: x * FACTOR, "CPU")
+
+        @torch.library.register_fake("tiny::by_library")
+        def _(x):
+            return torch.empty_like(x)
+    """
+    script = """
+        import torch
+        import tiny_kernels
+        from triton.testing import do_bench
+
+        x = torch.ones(4)
+        do_bench(lambda: tiny_kernels.by_name(x))
+        do_bench(lambda: torch.ops.tiny.by_name(x))
+        do_bench(lambda: torch.ops.tiny.by_library(x))
+    """
+    folder = project({"tiny_kernels/__init__": kernels.replace("FACTOR", "2"), "bench": script})
+    (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(kernels.replace("FACTOR", "3")))
+    report = gated(folder, "bench.py", budget_s=6)
+    assert report.trouble == ""
+    wrong = [verdict.reason for verdict in report.cases if verdict.outcome == "failed"]
+    assert len(wrong) == 3
+    assert all("base's output is the reference" in reason for reason in wrong)
 
 
 def test_calls_that_only_one_version_makes_are_new_or_removed(project):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,35 +24,42 @@ def install(module: Any, hook: Hook) -> None:
 
 
 def _take(registry: Any, config: Any, hook: Hook) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     for shape in (config.default_shapes or registry.SHAPE_CONFIGS).values():
         limits = (config.dim_constraints or {}).items()
         if any(shape.get(axis) not in allowed for axis, allowed in limits):
             continue
-        with hook.labelled(config.name, **shape):
+        with hook.labelled(f"{config.name} forward", **shape):
             operation = getattr(importlib.import_module(config.import_path), config.func_name or config.name)
-            inputs = registry.generate_inputs(config, **shape, device=device)
-
-            def forward(operation: Any = operation, inputs: Any = inputs) -> Any:
-                return operation(**inputs, **config.extra_kwargs)
-
-            hook.take(forward)
+            hook.take(_Op(registry, config, operation, shape).forward)
             if not config.skip_backward:
-                hook.take(_with_backward(forward, config), [*filter(_is_leaf, inputs.values())])
+                timed = _Op(registry, config, operation, shape)
+                with hook.labelled(f"{config.name} forward and backward", **shape):
+                    hook.take(timed.forward_and_backward, timed.leaves)
 
 
-def _with_backward(forward: Any, config: Any) -> Any:
-    gradient: list[Any] = []
+@dataclass
+class _Op:
+    """An op at a shape. Its inputs are drawn by the first call: a registry has hundreds of shapes."""
 
-    def call() -> None:
-        result = forward()
-        output = result[0] if config.output_is_tuple else result
-        if not gradient:
-            gradient.append(torch.randn_like(output))
-        output.backward(gradient[0])
+    registry: Any
+    config: Any
+    operation: Any
+    shape: dict[str, int]
+    inputs: dict[str, Any] = field(default_factory=dict)
+    leaves: list[torch.Tensor] = field(default_factory=list)
+    gradient: torch.Tensor | None = None
 
-    return call
+    def forward(self) -> Any:
+        if not self.inputs:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            self.inputs.update(self.registry.generate_inputs(self.config, **self.shape, device=device))
+            tensors = (value for value in self.inputs.values() if isinstance(value, torch.Tensor))
+            self.leaves += [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
+        return self.operation(**self.inputs, **self.config.extra_kwargs)
 
-
-def _is_leaf(value: Any) -> bool:
-    return bool(getattr(value, "requires_grad", False) and value.is_leaf)
+    def forward_and_backward(self) -> None:
+        result = self.forward()
+        output = result[0] if self.config.output_is_tuple else result
+        if self.gradient is None:
+            self.gradient = torch.randn_like(output)
+        output.backward(self.gradient)
