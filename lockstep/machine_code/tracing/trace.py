@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_iter
 
 from lockstep.machine_code.model import Call
 from lockstep.machine_code.targets import Target
+from lockstep.machine_code.tracing.operators import OF_TORCH, python_kernel
 from lockstep.machine_code.tracing.recorded_launches import Request, noted
 from lockstep.machine_code.tracing.sources import Frames, Sources
 from lockstep.machine_code.tracing.trace_listener import Listener, heard_by
@@ -97,6 +98,10 @@ class Trace(TorchDispatchMode):
         self.steps.append(Step(text))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        foreign = func.namespace not in OF_TORCH
+        if foreign and (key := python_kernel(func)) is not None:
+            with self:  # what the function launches and calls are the steps
+                return func._op_dk(key, *args, **(kwargs or {}))
         try:
             result = func(*args, **(kwargs or {}))
         except Exception as error:
@@ -106,7 +111,7 @@ class Trace(TorchDispatchMode):
         on_cpu = any(part.device.type == "cpu" for part in _tensors(result))
         if on_cpu and torch.Tag.nondeterministic_seeded in func.tags:
             self.distrust(f"draws random numbers on the CPU ({func})")
-        if func.namespace not in ("aten", "prims"):
+        if foreign:
             self.distrust(f"calls the operator {func.namespace}::{func.__name__}, whose code is not torch's")
         if any(tensor_type.__torch_dispatch__ != torch.Tensor.__torch_dispatch__ for tensor_type in types):
             self.distrust("uses tensors that have operators of their own (__torch_dispatch__)")
