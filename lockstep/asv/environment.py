@@ -53,6 +53,7 @@ class RunOptions:
         save: whether to write to the results folder.
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
         retune: whether tuners choose for themselves. Otherwise all commits take the choices of ``results/tuned.json``.
+        tuned: another file of the tuners' choices than that of the results folder.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
         returns: filled by asv after discovery, with the selected benchmarks among other results.
         environments: the environments created so far, to close them.
@@ -65,6 +66,7 @@ class RunOptions:
     save: bool = True
     costs: Sequence[str] = ()
     retune: bool = False
+    tuned: Path | None = None
     commits: int | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
@@ -132,7 +134,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             packages=packages_under_test(conf, load_suites(Path(conf.benchmark_dir))),
             benchmark_dir=Path(conf.benchmark_dir).resolve(),
             quick=self._options.quick,
-            tuned=results / TUNED if self._options.save else None,
+            tuned=(self._options.tuned or results / TUNED) if self._options.save else None,
             retune=self._options.retune,
         )
         self._requested.clear()

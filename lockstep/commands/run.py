@@ -24,6 +24,7 @@ from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option
+from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
@@ -47,20 +48,24 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
                 action.help = "Measure as briefly as possible, to find errors; store nothing (implies --dry-run)."
         add_costs_option(parser, "beside those that its suite states")
         add_retune_option(parser)
+        add_shard_option(parser)
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
         """Run asv with the clock state in the machine's name. On Ctrl-C, save the benchmarks that are complete."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
-            if args.costs is not None:
-                raise UsageError('--costs needs "environment_type": "lockstep" in asv.conf.json')
+            for option in ("costs", "shard"):
+                if getattr(args, option) is not None:
+                    raise UsageError(f'--{option} needs "environment_type": "lockstep" in asv.conf.json')
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
         suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
         packages_under_test(conf, suites)
         refuse_split(results, suites.values())
+        resume = args.skip_existing or args.skip_existing_successful
+        shard = ShardRun(conf, args, list(suites.values())) if args.shard else None
         if args.range == "NEW" and not _new_commits(conf):
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
@@ -75,11 +80,12 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             machine=f"{base}-{host.clock_slug}",
             clock_state=host.clock_label,
             quick=args.quick,
-            resume=args.skip_existing or args.skip_existing_successful,
+            resume=resume,
             save=not (args.quick or args.dry_run),
             commits=_count_commits(conf, args),
             costs=requested_costs(args.costs, ()),
             retune=args.retune,
+            tuned=shard.tuned if shard else None,
         )
         conf.lockstep_run = options
         args.machine = options.machine
@@ -87,11 +93,15 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         args.dry_run = args.dry_run or args.quick
         if args.quick:
             log.info("--quick: each case is measured as briefly as possible, nothing is stored")
+        if shard:
+            shard.begin(host, options.machine)
+            results, kwargs["_machine_file"] = shard.folder, shard.machine_file
         # asv overwrites its table of benchmarks with the benchmarks that it discovers.
         undiscovered_files = undiscovered(results)
         for warning in changed_texts(suites.values(), newest_harness(results, options.machine)):
             log.warning(warning)
-        MachineCollection.save(options.machine, _machine(options.machine, host.facts))
+        machine = _machine(options.machine, host.facts)
+        MachineCollection.save(options.machine, machine, kwargs.get("_machine_file"))
         try:
             with sigterm_interrupts():
                 code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
@@ -108,6 +118,9 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             for environment in options.environments:
                 environment.close()
             keep(results, undiscovered_files)
+        if shard and code == 1 and "benchmarks" not in options.returns:
+            log.info(f"No selected case belongs to shard {shard.shard.place}")
+            return 0
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(Path(conf.benchmark_dir), args.bench)
         return code

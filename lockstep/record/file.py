@@ -23,6 +23,7 @@ from lockstep.record.model import (
     Code,
     CostEstimate,
     Estimate,
+    GpuShare,
     Kernel,
     Provenance,
     Record,
@@ -69,6 +70,11 @@ def newest_harness(results: Path, machine: str = "*") -> str:
     Args:
         machine: name of the machine's folder in ``results``.
     """
+    return newest_record(results, machine)[1].partition("+")[0]
+
+
+def newest_record(results: Path, machine: str = "*") -> tuple[str, str]:
+    """Return when the newest provenance file was begun, and its harness; blank without files."""
     newest = ("", "")
     for path in results.glob(f"{machine}/*{SUFFIX}"):
         try:
@@ -77,7 +83,7 @@ def newest_harness(results: Path, machine: str = "*") -> str:
             newest = max(newest, (first["recorded_at"], first["harness"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # whoever needs the records of the file reports what is wrong
-    return newest[1].partition("+")[0]
+    return newest
 
 
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
@@ -117,6 +123,8 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         )
     try:
         provenance = Provenance(**_known(Provenance, rows[0]))
+        gpus = {uuid: GpuShare(**_known(GpuShare, share)) for uuid, share in rows[0].get("gpus", {}).items()}
+        provenance = replace(provenance, gpus=gpus)
         _demand(str, rows[0], "commit", "machine", "recorded_at")
         _demand(dict, rows[0], "host")
         return provenance, [record_from(row) for row in rows_of(rows[1:])]

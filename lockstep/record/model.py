@@ -150,6 +150,7 @@ class Record:
         latency_samples, speedup_samples: seconds and ratio of at most 20 rounds.
         code: the machine code that ran; ``None`` if unknown (on a CPU, in old files).
         chosen: the configuration that a tuner chose for each tuned kernel, such as "num_warps 4".
+        gpu: UUID of the GPU, if records of several GPUs share the file (``Provenance.gpus``); otherwise "".
     """
 
     suite: str
@@ -184,6 +185,7 @@ class Record:
     costs: Mapping[str, CostEstimate] = field(default_factory=dict, hash=False)
     code: Code | None = None
     chosen: Mapping[str, str] = field(default_factory=dict, hash=False)
+    gpu: str = ""
 
     def validated(self) -> Record:
         """Return the record if its state allows the fields that it has. Files of earlier versions are read without it.
@@ -210,6 +212,22 @@ class Record:
 
 
 @dataclass(frozen=True)
+class GpuShare:
+    """What the provenance of a merged file holds of one GPU.
+
+    Attributes:
+        host: those facts of ``Provenance.host`` that differ between the GPUs.
+        recorded_at, harness, controls, spent_s: as in ``Provenance``.
+    """
+
+    host: Mapping[str, str]
+    recorded_at: str
+    harness: str
+    controls: Mapping[str, Mapping[str, float | str]]
+    spent_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Provenance:
     """The conditions under which the records of a file were measured.
 
@@ -228,6 +246,8 @@ class Provenance:
         schema: version of the file's layout, see ``SCHEMA_VERSION``.
         spent_s: seconds that the last run which wrote the file spent in each stage ("time", "capture", …, see
             ``lockstep.timing.stage_times``).
+        gpus: by UUID, what differs between the GPUs that measured the records of a merged file; {} for one GPU.
+            A fact of ``host`` in which they differ is a list, joined by ", ".
     """
 
     commit: str
@@ -241,3 +261,4 @@ class Provenance:
     protocol: int
     schema: int = SCHEMA_VERSION
     spent_s: Mapping[str, float] = field(default_factory=dict)
+    gpus: Mapping[str, GpuShare] = field(default_factory=dict)

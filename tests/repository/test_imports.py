@@ -30,6 +30,7 @@ MEASURE = {
     "gate",
     "asv",
     "tuning",
+    "fleet",
     "referee",
     "scripts",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lockstep.record.file import RecordError, replace_file
@@ -41,14 +41,21 @@ class ReferenceClocks:
 
     def learn(self, records: Iterable[Record]) -> None:
         """Make each record's clock the reference clock of its series, unless the series has one; write the file."""
-        new = {
+        new: dict[tuple[str, ...], float] = {
             (record.suite, record.case, record.l2, record.variant): round(record.clocks.told_mhz, 2)
             for record in records
             if record.clocks.told_mhz is not None and not record.variant.endswith(TWIN)
         }
+        self._add(new)
+
+    def join(self, other: ReferenceClocks) -> None:
+        """Take over the reference clocks of series that have none here; write the file."""
+        self._add(other._mhz)
+
+    def _add(self, new: Mapping[tuple[str, ...], float]) -> None:
         if new.keys() <= self._mhz.keys():
             return
-        self._mhz = new | self._mhz
+        self._mhz = {**new, **self._mhz}
         if self._path is not None:
             lines = [json.dumps({**dict(zip(_FIELDS, key, strict=True)), "mhz": self._mhz[key]}) for key in self._mhz]
             replace_file(self._path, "".join(f"{line}\n" for line in sorted(lines)))

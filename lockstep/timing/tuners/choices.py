@@ -85,6 +85,14 @@ class Choices:
         self._known[choice.identity] = choice
         self._write()
 
+    def join(self, other: Choices) -> None:
+        """Take over choices that are not stored here. The caller lets no other process choose meanwhile."""
+        self._read()
+        other._read()
+        if not other._known.keys() <= self._known.keys():
+            self._known = {**other._known, **self._known}
+            self._write()
+
     def _read(self) -> None:
         """Read the file if it changed since it was read last."""
         try:

@@ -1,0 +1,54 @@
+"""``lockstep merge``: join the results of shards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from asv.console import log
+
+from lockstep.commands.cli import UsageError
+from lockstep.fleet.merge import Merged, merge, shard_folders
+from lockstep.processes.exit_status import BAD_NEWS, OK
+
+
+class Merge(Command):  # type: ignore[misc]  # asv has no types
+    """Join folders of results into the results of the project."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``merge`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "merge",
+            help="Join the results of shards",
+            description="Join folders of results, of the shards of a fleet or of other runs, into results_dir of "
+            "asv.conf.json. Merging again changes nothing; of two measurements of a series the last one counts. The "
+            "folders are only read. Exit status: 1 if a file could not be merged, 3 if a file cannot be written "
+            "(merge again), 4 wrong usage.",
+        )
+        parser.add_argument(
+            "folders", nargs="+", type=Path, metavar="FOLDER", help="folder of results, or a folder of such folders"
+        )
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:
+        """Merge, report, and return the exit status."""
+        try:
+            folders = shard_folders(args.folders)
+        except FileNotFoundError as error:
+            raise UsageError(str(error)) from error
+        return report(merge(folders, Path(conf.results_dir)))
+
+
+def report(merged: Merged) -> int:
+    """Report a merge and return the exit status."""
+    log.info(f"{merged.commits} result files changed, {merged.unchanged} had everything")
+    for name in merged.unfinished:
+        log.info(f"{name} is not finished: its shard goes on with --skip-existing")
+    for problem in merged.problems:
+        log.error(problem)
+    return BAD_NEWS if merged.problems else OK

@@ -1,0 +1,90 @@
+"""Option ``--shard`` of ``lockstep run``: measure one GPU's cases into a folder that no other process writes."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asv.console import log
+
+from lockstep.commands.cli import UsageError
+from lockstep.fleet.merge import begin_shard
+from lockstep.fleet.shard import Shard, ShardError
+from lockstep.record.provenance import Host
+from lockstep.suite.definition import Suite
+from lockstep.timing.tuners.choices import NAME as TUNED
+
+
+def add_shard_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--shard``."""
+    parser.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="measure only the cases of shard I of N, into a folder of its own (RESULTS-shards/I-of-N); I/UUID,UUID,… "
+        "names the GPUs and takes the I-th. `lockstep merge` joins the folders",
+    )
+
+
+class ShardRun:
+    """The settings of a run that measures a shard.
+
+    Attributes:
+        shard: the cases to measure.
+        results: the folder of all results.
+        folder: the folder that this run writes.
+    """
+
+    def __init__(self, conf: Any, args: argparse.Namespace, suites: Sequence[Suite]) -> None:
+        """Turn asv's configuration and arguments to the shard's cases and folders, and choose its GPU.
+
+        Raises:
+            UsageError: the text names no shard, or another process measures the shard.
+        """
+        try:
+            self.shard = Shard.parse(args.shard)
+        except ShardError as error:
+            raise UsageError(str(error)) from error
+        self.results = Path(conf.results_dir)
+        self.folder = self.shard.folder(self.results)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # The folder ignores itself, because a run in a changed working tree records a harness that is not committed.
+        (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another process measures shard {self.shard}: {self.folder} is in use") from error
+        if self.shard.uuid:
+            os.environ["CUDA_VISIBLE_DEVICES"] = self.shard.uuid
+        conf.results_dir = str(self.folder)
+        conf.env_dir = str(Path(conf.env_dir) / self.shard.name)
+        if args.bench != ["just-discover"]:
+            args.bench = self.shard.patterns(suites, args.bench or ())
+        # asv would skip a benchmark that has any number of the commit. The records tell which cases are missing.
+        args.skip_existing = args.skip_existing_successful = False
+
+    @property
+    def tuned(self) -> Path:
+        """Return the file of the tuners' choices. All shards share it, so that a kernel runs alike on all GPUs."""
+        return self.results / TUNED
+
+    @property
+    def machine_file(self) -> str:
+        """Return the path of asv's file about machines. Shards of one host would write one file in the user's home."""
+        return str(self.folder / ".asv-machine.json")
+
+    def begin(self, host: Host, machine: str) -> None:
+        """Take over what the results hold of this GPU.
+
+        Raises:
+            UsageError: the GPU is not the one that the shard names.
+        """
+        uuid = host.facts.get("gpu_uuid", "")
+        if self.shard.uuid and uuid != self.shard.uuid:
+            raise UsageError(f"--shard names {self.shard.uuid}, but the GPU at hand is {uuid or 'none'}")
+        log.info(f"Shard {self.shard.place} of {len(self.shard.gpus)}, into {self.folder}")
+        begin_shard(self.results, self.folder, machine, uuid)

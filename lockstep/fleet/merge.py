@@ -1,0 +1,235 @@
+"""Merge folders of results. The content alone decides: merging twice, or in another order, gives the same results.
+
+A folder that is merged is only read. Files are replaced as a whole, so that an interrupted merge loses nothing and can
+be repeated. A lock keeps two merges into one folder apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asv.benchmarks import Benchmarks
+from asv.machine import Machine
+from asv.results import Results
+from asv.util import UserError, load_json
+
+from lockstep.asv.undiscovered_benchmarks import read_table
+from lockstep.fleet.join_asv import AsvResults, joined_asv
+from lockstep.fleet.join_records import Measured, joined
+from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, replace_file, write_records
+from lockstep.timing.clocks.reference_clocks import NAME as CLOCKS
+from lockstep.timing.clocks.reference_clocks import ReferenceClocks
+from lockstep.timing.tuners.choices import NAME as TUNED
+from lockstep.timing.tuners.choices import Choices
+
+_TABLE = "benchmarks.json"
+_MACHINE = "machine.json"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        commits: number of result files that changed.
+        unchanged: number of result files that already had everything.
+        unfinished: files of commits that a shard has not finished. They stay in its folder.
+        problems: files that could not be merged, each with the reason.
+    """
+
+    commits: int
+    unchanged: int
+    unfinished: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def shard_folders(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders of results among ``paths`` and in them.
+
+    Raises:
+        FileNotFoundError: a path is not a folder.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise FileNotFoundError(f"{path} is not a folder of results")
+        inside = sorted(folder for folder in path.iterdir() if (folder / _TABLE).is_file())
+        found += [path] if (path / _TABLE).is_file() or not inside else inside
+    return found
+
+
+def merge(sources: Sequence[Path], target: Path) -> Merged:
+    """Merge the results in ``sources`` into ``target``.
+
+    Raises:
+        OSError: a file cannot be read or written. Files that were written are complete; merge again.
+    """
+    with locked(target):
+        folders = [target, *sources]
+        _merge_tables(folders, target)
+        _merge_choices(folders, target)
+        counts, unfinished, problems = Counter[bool](), list[str](), list[str]()
+        for machine in sorted({path.parent.name for folder in sources for path in folder.glob(f"*/*{SUFFIX}")}):
+            _merge_clocks(folders, target, machine)
+            strings = _merge_machine(folders, target, machine)
+            stems = {path.name for folder in sources for path in (folder / machine).glob("*.json")} - {_MACHINE}
+            begun = {_asv_name(path) for folder in sources for path in (folder / machine).glob(f"*{SUFFIX}")}
+            unfinished += [f"{machine}/{name}" for name in sorted(begun - stems)]
+            for name in sorted(stems):
+                try:
+                    counts[_merge_commit(folders, target, f"{machine}/{name}", strings)] += 1
+                except (RecordError, UserError, ValueError, KeyError) as error:
+                    problems.append(f"{machine}/{name}: {error}")
+    return Merged(counts[True], counts[False], tuple(unfinished), tuple(problems))
+
+
+def begin_shard(results: Path, folder: Path, machine: str, uuid: str) -> None:
+    """Take over into a shard's folder what the results hold of its GPU, and the clocks and tables of all."""
+    _merge_tables([folder, results], folder)
+    _merge_clocks([folder, results], folder, machine)
+    strings = _merge_machine([folder, results], folder, machine)
+    for path in sorted((results / machine).glob(f"*{SUFFIX}")):
+        name = _asv_name(path)
+        own = folder / machine / path.name
+        newer = own.exists() and own.stat().st_mtime_ns > path.stat().st_mtime_ns
+        if not newer and path.with_name(name).is_file():
+            # The recorder reports what is wrong with a file of this commit.
+            with contextlib.suppress(RecordError, UserError, ValueError, KeyError):
+                _merge_commit([folder, results], folder, f"{machine}/{name}", strings, only=uuid)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes of this machine from merging into the same folder within the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _merge_commit(
+    folders: Sequence[Path], target: Path, name: str, strings: Mapping[str, str], only: str | None = None
+) -> bool:
+    """Merge the files of one commit, and return whether the target changed.
+
+    Args:
+        name: machine and file name of asv's result file.
+        strings: asv's strings of the machine.
+        only: UUID of the GPU whose records count; ``None`` for all.
+
+    Raises:
+        ValueError: a folder has records of an older toolchain than another. All else was merged.
+    """
+    found = {folder: _read(folder / name, only) for folder in dict.fromkeys(folders)}
+    measured = {folder: one for folder, (_, one) in found.items() if one is not None}
+    newest = max(measured.values(), key=lambda one: (one.newest, one.conditions), default=None)
+    alike = {folder: one for folder, one in measured.items() if newest and one.conditions == newest.conditions}
+    files = [
+        AsvResults(content, alike[folder].records if folder in alike else {})
+        for folder, (content, one) in found.items()
+        if content is not None and (one is None or folder in alike or folder == target)
+    ]
+    changed = False
+    if newest is not None:
+        if target in measured and target not in alike:
+            _set_aside(target / name, measured[target])
+        changed = _write_records(_beside(target / name), joined(list(alike.values())))
+    changed |= _replace(target / name, joined_asv(files, read_table(target), strings), Results.api_version)
+    if older := [folder for folder in measured if folder not in alike and folder != target]:
+        raise ValueError(f"{', '.join(map(str, older))} has records of an older toolchain, which were left out")
+    return changed
+
+
+def _beside(path: Path) -> Path:
+    """Return the path of the provenance file of asv's result file."""
+    return path.with_name(path.name.removesuffix(".json") + SUFFIX)
+
+
+def _asv_name(path: Path) -> str:
+    """Return the name of the asv result file of a provenance file."""
+    return path.name.removesuffix(SUFFIX) + ".json"
+
+
+def _read(path: Path, only: str | None) -> tuple[Any, Measured | None]:
+    """Return asv's content and the records of a commit; ``None`` for what the folder does not have."""
+    content = load_json(str(path), Results.api_version) if path.is_file() else None
+    measured = Measured.of_file(*read_records(_beside(path))) if _beside(path).is_file() else None
+    return content, measured.of_gpu(only) if measured is not None and only is not None else measured
+
+
+def _write_records(path: Path, together: Measured) -> bool:
+    provenance, records = together.for_file()
+    if path.is_file():
+        before = Measured.of_file(*read_records(path)).for_file()
+        if before == (provenance, records):
+            return False
+    write_records(path, provenance, records)
+    return True
+
+
+def _set_aside(path: Path, measured: Measured) -> None:
+    """Rename the records of an older toolchain, as a run does: a file holds records of one toolchain."""
+    stamp = "".join(character for character in measured.provenance.recorded_at if character.isdigit())[:14]
+    beside = _beside(path)
+    beside.rename(beside.with_name(f"{beside.stem}.{stamp}.old"))
+
+
+def _replace(path: Path, content: Any, version: int, *, compact: bool = True) -> bool:
+    """Replace a file of asv, unless it has this content already; return whether it changed."""
+    whole = {**content, "version": version}
+    text = json.dumps(whole) if compact else json.dumps(whole, indent=4, sort_keys=True)
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    replace_file(path, text)
+    return True
+
+
+def _merge_tables(folders: Sequence[Path], target: Path) -> None:
+    """Merge asv's tables of benchmarks. Of two entries, the one of the folder with the newest results counts."""
+    tables = [(newest_record(folder), _text(table), table) for folder in folders if (table := read_table(folder))]
+    merged: dict[str, Any] = {}
+    for _, _, table in sorted(tables, key=lambda one: one[:2]):
+        merged |= table
+    if merged:
+        _replace(target / _TABLE, merged, Benchmarks.api_version, compact=False)
+
+
+def _merge_machine(folders: Sequence[Path], target: Path, machine: str) -> dict[str, str]:
+    """Return asv's strings of a machine, and write them into the target if it has none."""
+    for folder in folders:
+        path = folder / machine / _MACHINE
+        if path.is_file():
+            strings = load_json(str(path), Machine.api_version)
+            strings.pop("version", None)
+            _replace(target / machine / _MACHINE, strings, Machine.api_version, compact=False)
+            return dict(strings)
+    return {}
+
+
+def _merge_clocks(folders: Sequence[Path], target: Path, machine: str) -> None:
+    """Merge the reference clocks. The target's clocks stay: recorded ratios depend on them."""
+    clocks = ReferenceClocks(target / machine / CLOCKS)
+    for folder in folders:
+        clocks.join(ReferenceClocks(folder / machine / CLOCKS))
+
+
+def _merge_choices(folders: Sequence[Path], target: Path) -> None:
+    """Merge the tuners' choices. The target's choices stay: recorded times depend on them."""
+    choices = Choices(target / TUNED)
+    for folder in folders:
+        choices.join(Choices(folder / TUNED))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
