@@ -25,6 +25,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option
 from lockstep.commands.shard_option import ShardRun, add_shard_option
+from lockstep.commands.shards_option import add_shards_option, run_shards
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
@@ -49,13 +50,14 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         add_costs_option(parser, "beside those that its suite states")
         add_retune_option(parser)
         add_shard_option(parser)
+        add_shards_option(parser, "start a process for each shard, and merge what they measured")
         return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
         """Run asv with the clock state in the machine's name. On Ctrl-C, save the benchmarks that are complete."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
-            for option in ("costs", "shard"):
+            for option in ("costs", "shard", "shards"):
                 if getattr(args, option) is not None:
                     raise UsageError(f'--{option} needs "environment_type": "lockstep" in asv.conf.json')
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
@@ -64,6 +66,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
         packages_under_test(conf, suites)
         refuse_split(results, suites.values())
+        if args.shards:
+            return run_shards(conf, args)
         resume = args.skip_existing or args.skip_existing_successful
         shard = ShardRun(conf, args, list(suites.values())) if args.shard else None
         if args.range == "NEW" and not _new_commits(conf):

@@ -196,3 +196,15 @@ def test_shards_of_a_run_merge_to_its_results(tmp_path):
     assert keys[0] | keys[1] == {one.key for one in records}
     assert path.name.startswith(head[:8])
     assert project.git("status", "--porcelain") == "?? results/"
+
+
+def test_run_with_shards_starts_them_and_merges(tmp_path):
+    project = make_project(tmp_path / "project")
+    done = project.lockstep("run", "HEAD^!", "--shards=2", "--bench", "latency|speedup")
+    assert done.returncode == 0, done.stdout
+    assert "shard 1: done" in done.stdout
+    assert "shard 2: done" in done.stdout
+    assert "1 result files changed" in done.stdout
+    assert "Traceback" not in done.stdout
+    logs = {path.name for path in (project.root / "results-shards").glob("*.log")}
+    assert logs == {"1-of-2.log", "2-of-2.log"}

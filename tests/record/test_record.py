@@ -72,6 +72,7 @@ given_fields = {
     "costs": st.dictionaries(names, st.builds(CostEstimate, numbers, numbers, numbers, counts), max_size=3),
     "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
     "chosen": st.dictionaries(names, texts, max_size=3),
+    "gpu": texts,
 }
 records = st.builds(Record, **given_fields)
 provenances = st.builds(

@@ -1,0 +1,117 @@
+"""Option ``--shards`` of ``lockstep run``: measure a history on several GPUs, and merge what they measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asv.console import log
+from asv.util import UserError
+from rich.console import Console
+
+from lockstep.commands.cli import UsageError
+from lockstep.commands.merge import report
+from lockstep.fleet.launchers.launcher import Job, Launcher
+from lockstep.fleet.launchers.processes import Processes
+from lockstep.fleet.merge import merge
+from lockstep.fleet.progress import FleetProgress
+from lockstep.fleet.shard import Shard, ShardError, numbered
+from lockstep.gpu.nvml import NoGpu, all_gpus
+from lockstep.processes.exit_status import BROKEN, OK
+from lockstep.processes.sigterm import sigterm_interrupts
+
+#: Exit status of ``lockstep run`` if a benchmark failed: the commits were measured nevertheless.
+_FAILED_SERIES = 2
+
+
+def add_shards_option(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add the option ``--shards``.
+
+    Args:
+        purpose: what the verb does with the shards.
+    """
+    parser.add_argument(
+        "--shards",
+        metavar="N",
+        help=f"{purpose}: a number of GPUs, their UUIDs separated by commas, or `all` GPUs of this machine",
+    )
+
+
+def run_shards(conf: Any, args: argparse.Namespace) -> int:
+    """Start this command for each shard, merge what they measured, and return the exit status."""
+    if args.shard:
+        raise UsageError("--shard measures one shard and --shards starts all: leave one of them out")
+    results = Path(conf.results_dir)
+    words = _without_shards(sys.argv[1:])
+    jobs = [
+        Job(shard, (*words, "--skip-existing", "--shard", str(shard)), shard.folder(results))
+        for shard in fleet_of(args.shards)
+    ]
+    log.info(f"Starting {len(jobs)} shards; their whole output is in {jobs[0].log.parent}/*.log")
+    log.flush()
+    return launch(Processes(), jobs, results)
+
+
+def _without_shards(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line without ``--shards N``."""
+    left: list[str] = []
+    skipped = False
+    for word in words:
+        if not skipped and not word.startswith("--shards="):
+            left.append(word)
+        skipped = word == "--shards"
+    return [word for word in left if word != "--shards"]
+
+
+def launch(launcher: Launcher, jobs: Sequence[Job], results: Path) -> int:
+    """Start jobs, show their progress, merge what they measured, and return the exit status."""
+    statuses: dict[Job, int] = {}
+    interrupted = False
+    with sigterm_interrupts(), FleetProgress(Console(file=sys.stderr, highlight=False)) as progress:
+        launcher.start(jobs)
+        try:
+            for news in launcher.watch():
+                progress.show(news)
+                if news.status is not None:
+                    statuses[news.job] = news.status
+        except KeyboardInterrupt:
+            interrupted = True
+            launcher.stop()
+    status = report(merge(launcher.collect(), results))
+    if interrupted:
+        raise UserError("Interrupted.")
+    for job in jobs:
+        if statuses.get(job, BROKEN) not in (OK, _FAILED_SERIES):
+            log.error(f"shard {job.shard.place} ended with status {statuses.get(job)}; {job.log} says why")
+            status = BROKEN
+    return status or max(statuses.values(), default=OK)
+
+
+def fleet_of(text: str) -> tuple[Shard, ...]:
+    """Return the shards of a fleet.
+
+    Args:
+        text: "all" GPUs of this machine, a number of them, or UUIDs separated by commas. A number larger than that of
+            this machine's GPUs divides the cases all the same.
+
+    Raises:
+        UsageError: the text has another form, or this machine has no GPU.
+    """
+    try:
+        here = [gpu.uuid for gpu in all_gpus()]
+    except NoGpu as error:
+        if text == "all":
+            raise UsageError(f"{error}. --shards N divides the cases all the same") from error
+        here = []
+    if text.isdecimal():
+        gpus = here[: int(text)] if int(text) <= len(here) else numbered(int(text))
+        fleet = ",".join(gpus) if gpus and gpus[0] != "1" else text
+    else:
+        fleet = ",".join(here) if text == "all" else text
+    try:
+        return Shard.parse(f"1/{fleet}").others
+    except ShardError as error:
+        raise UsageError(f"--shards {text!r}: write a number, UUIDs separated by commas, or all") from error
