@@ -64,6 +64,9 @@ ELSEWHERE = {
     ("alerts list", 4): "test_alert_commands.py::test_an_unknown_name_is_wrong_usage",
     ("alerts show", 4): "test_alert_commands.py::test_a_number_that_no_alert_can_have_is_wrong_usage",
     ("alerts notify", 1): "test_alert_commands.py::test_notify_sends_once_and_lists_unconfirmed_messages",
+    **dict.fromkeys(
+        [("merge", status) for status in (1, 3, 4)], "test_merge.py::test_the_verb_ends_with_the_status_of_its_table"
+    ),
     ("bisect", 1): "test_bisection.py::test_the_verb_does_not_believe_a_good_end_that_is_slow_here",
     ("bisect", 3): "test_bisection.py::test_the_verb_measures_nothing_where_the_range_is_not_known",
     ("bisect", 4): "test_alert_commands.py::test_a_number_that_no_alert_can_have_is_wrong_usage",

@@ -208,3 +208,16 @@ def test_run_with_shards_starts_them_and_merges(tmp_path):
     assert "Traceback" not in done.stdout
     logs = {path.name for path in (project.root / "results-shards").glob("*.log")}
     assert logs == {"1-of-2.log", "2-of-2.log"}
+
+
+def test_the_verb_ends_with_the_status_of_its_table(folders, tmp_path):
+    project = make_project(tmp_path / "project")
+    assert project.lockstep("merge", "nowhere").returncode == 4
+    write_folder(tmp_path / "newer", "GPU-a", [record("M=1", at="2026-02-01T00:00:00+00:00")], torch="2.12.0")
+    done = project.lockstep("merge", *map(str, folders), str(tmp_path / "newer"))
+    assert done.returncode == 1, done.stdout
+    assert "older toolchain" in done.stdout
+    project.write("blocked/asv.conf.json", (project.root / "asv.conf.json").read_text())
+    project.write("blocked/results/here", "a file where a folder is needed")
+    done = project.lockstep("--config", "blocked/asv.conf.json", "merge", *map(str, folders))
+    assert done.returncode == 3, done.stdout
