@@ -316,6 +316,30 @@ def _workers(project):
     return [line for line in lines if "lockstep.gate.measuring.worker" in line and str(project.root) in line]
 
 
+def test_each_side_calls_the_operators_that_it_registered(project):
+    """torch has one registry of operators, in which head's registration would replace base's, or be refused."""
+    operators = textwrap.dedent(KERNELS) + textwrap.dedent("""
+        library = torch.library.Library("toygate", "FRAGMENT")
+        library.define("defined(Tensor x, Tensor weight) -> Tensor")
+        library.impl("defined", lambda x, weight: 1.0 * (x @ weight), "CPU")
+
+
+        @torch.library.custom_op("toygate::custom", mutates_args=())
+        def custom(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            return 1.0 * (x @ weight)
+
+
+        VARIANTS = {"plain": lambda x, weight: torch.ops.toygate.defined(x, weight), "twice": custom}
+    """)
+    project.write("toy/product.py", operators)
+    project.commit("Register operators")
+    project.write("toy/product.py", operators.replace("1.0 * ", "1.01 * "))
+    code, shown, report = gate(project, "--case", "M=2")
+    found = {variant: (one["outcome"], one["in_base"]) for (variant, _), one in outcomes(report).items()}
+    assert found == {"plain": ("failed", False), "twice": ("failed", False)}, shown
+    assert code == 2
+
+
 def test_versions_that_one_process_cannot_hold_are_unsure_and_say_why(project):
     """What a compiled extension does: it registers its operators once a process."""
     once = """

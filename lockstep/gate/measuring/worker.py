@@ -43,6 +43,7 @@ def main() -> int:
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
+    from lockstep.gate.operators import keep_apart
     from lockstep.machine_code.family_files import definition_packages
     from lockstep.suite.discovery import load_suites
 
@@ -52,6 +53,7 @@ def main() -> int:
         top: suite.home.parent for suite in with_adapters for top in definition_packages(suite, options.packages)
     }
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
+    keep_apart(sides, "base")
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.measuring.comparer import Comparer
