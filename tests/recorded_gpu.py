@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from lockstep.gate.same_work.work import Buffer, Edge, Node, Work
+from lockstep.same_work.work import Buffer, Edge, Node, Work
 
 #: Each address differs from that of the other side only where a side has memory of its own.
 _memory: dict[int, bytes] = {}

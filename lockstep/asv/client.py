@@ -105,6 +105,18 @@ class Worker(Watched):
                 self.say(str(event["text"]))
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
+    def works(self, suite: str, case: str, variants: Sequence[str]) -> dict[str, str]:
+        """Return the digest of the work of variants and of the baseline (``lockstep.same_work.works``).
+
+        Raises:
+            WorkerDied: see ``measure``.
+        """
+        self.ask({"works": {"suite": suite, "case": case, "variants": list(variants)}})
+        for event in self.until("works"):
+            if event["event"] == "told":
+                self.say(str(event["text"]))
+        return {str(name): str(digest) for name, digest in event["works"].items()}
+
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
         """Run an ordinary asv benchmark; return its exit code and output.
 

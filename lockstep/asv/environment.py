@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,13 @@ from asv import util
 from asv.environment import Environment
 from asv.machine import Machine
 
-from lockstep.asv.client import WorkerSpec
+from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
+from lockstep.asv.repeats import Timed
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.asv.scouts import Scouts, Works
+from lockstep.asv.survey import Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.processes.end_with_parent import tied
 from lockstep.processes.watched_worker import HOME
@@ -54,6 +58,11 @@ class RunOptions:
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
         retune: whether tuners choose for themselves. Otherwise all commits take the choices of ``results/tuned.json``.
         tuned: another file of the tuners' choices than that of the results folder.
+        host: facts of the machine; ``None`` if only a worker knows them.
+        repeats: how often the numbers of a commit are repeated for commits with the same work; 0 times every case.
+        timed: the timed records of this machine, once they are read.
+        range: the commits that asv will measure, as far as they are known.
+        works: the work of these commits, once it was asked for.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
         returns: filled by asv after discovery, with the selected benchmarks among other results.
         environments: the environments created so far, to close them.
@@ -68,6 +77,11 @@ class RunOptions:
     retune: bool = False
     tuned: Path | None = None
     commits: int | None = None
+    host: Mapping[str, str] | None = None
+    repeats: int = 0
+    timed: Timed | None = None
+    range: Sequence[str] = ()
+    works: Works | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
 
@@ -144,7 +158,10 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             float(conf.default_benchmark_timeout),
             resume=self._options.resume,
             say=self._say,
-            ahead=lambda: {suite for suite, _, _ in self._plan()},
+            plan=self._planned_cases,
+            repeats=self._timed,
+            host=self._options.host,
+            works=lambda: self._works(spec),
         )
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
@@ -175,6 +192,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             # The worker is closed first: an interruption of the lines below must not leave it running.
             recorder, self._recorder = self._recorder, None
             recorder.close()
+            if self._options.timed is not None:
+                self._options.timed.add(recorder.target.commit, recorder.made())
             if spent := summary(recorder.spent()):
                 self._say(f"{recorder.target.commit[:8]}: {spent}")
 
@@ -209,6 +228,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             self._progress = Progress(len(plan), self._options.commits)
         if not self._requested:
             self._progress.begin(self._recorder.target.commit)
+            with suppress(WorkerDied):  # measuring the first case says why
+                self._recorder.repeat()
         first = (suite, case, l2) not in self._requested
         self._requested.add((suite, case, l2))
         known = self._recorder.served(key, benchmark["version"]) is not None
@@ -262,6 +283,31 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
                 if variant not in variants:
                     variants.append(variant)
         return self._planned
+
+    def _planned_cases(self) -> dict[tuple[str, str, str], Planned]:
+        return {case: Planned(names, sorted(self._costs.get(case, ()))) for case, names in self._plan().items()}
+
+    def _works(self, spec: WorkerSpec) -> Works:
+        """Return the work of all commits of this run, which is asked for at once, before the first is timed."""
+        options = self._options
+        if options.works is None:
+            suites = load_suites(Path(self._conf.benchmark_dir))
+            silence_s = float(self._conf.default_benchmark_timeout)
+            scouts = Scouts(spec, spec.checkout, suites, silence_s, self._say)
+            options.works = scouts.works
+            if len(options.range) > 1:
+                scouts.ask(options.range, self._planned_cases())
+        return options.works
+
+    def _timed(self, host: Mapping[str, str]) -> Timed | None:
+        """Return the timed records of this machine, which are read once in a run; ``None`` to time every case."""
+        options = self._options
+        if not options.repeats or not options.save:
+            return None
+        if options.timed is None:
+            folder = Path(self._conf.results_dir).resolve() / options.machine
+            options.timed = Timed.read(folder, host, options.repeats)
+        return options.timed
 
     def _say(self, line: str) -> None:
         if self._progress is not None:

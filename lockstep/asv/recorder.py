@@ -7,20 +7,23 @@ provenance file is replaced after each case, so an interrupted run loses at most
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.repeats import Timed, contradiction, lacks
+from lockstep.asv.scouts import Works
+from lockstep.asv.survey import Planned, Survey
 from lockstep.machine_code import Target as CompileTarget
 from lockstep.machine_code import Tree
 from lockstep.machine_code.compiled_tree import compile_ahead
+from lockstep.machine_code.family_files import sources_digest
 from lockstep.processes.watched_worker import HUNG, Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
-from lockstep.record.quantity import COSTS
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
 from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -58,7 +61,10 @@ class Recorder:
         resume: whether to serve records of the file instead of measuring them again.
         say: called with each line of progress.
         worker: creates a worker (tests pass their own).
-        ahead: returns the names of the suites whose kernels are compiled in parallel before the first case.
+        plan: returns the variants and costs that will be asked for, by suite, case and cache state.
+        works: returns what is known of the work of this commit and others.
+        host: facts of the machine; ``None`` if only a worker knows them.
+        repeats: returns the timed records whose numbers cases with the same work repeat; ``None`` to time every case.
     """
 
     def __init__(
@@ -70,7 +76,10 @@ class Recorder:
         resume: bool = False,
         say: Callable[[str], None] = print,
         worker: Callable[[WorkerSpec, float], Worker] = Worker,
-        ahead: Callable[[], Collection[str]] = frozenset,
+        plan: Callable[[], Mapping[tuple[str, str, str], Planned]] = dict,
+        repeats: Callable[[Mapping[str, str]], Timed | None] = lambda host: None,
+        host: Mapping[str, str] | None = None,
+        works: Callable[[], Works] = dict,
     ) -> None:
         self.target = target
         self._spec = spec
@@ -88,7 +97,14 @@ class Recorder:
         self._compile_costs = CompileCosts(spec)
         self._stillborn = ""
         self._unimportable: dict[str, WorkerDied] = {}
-        self._ahead = ahead
+        self._plan = plan
+        self._repeats = repeats
+        self._known_host = host
+        self._known_works = works
+        self._works: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._sources: dict[str, str] = {}
+        self._repeated: set[Key] = set()
+        self._to_compile: Collection[str] | None = None
         self._compiled = False
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._began = time.monotonic()
@@ -105,16 +121,91 @@ class Recorder:
     def record(self, key: Key, version: str, variants: Sequence[str], costs: Sequence[str] = ()) -> Record:
         """Return the record of a series; measure its case with all ``variants`` and ``costs`` if needed."""
         known = self.served(key, version)
-        if known is not None and not (key in self._resumed and _lacks(known, costs)):
+        if known is not None and not (key in self._resumed and lacks(known, costs)):
             return known
         suite, variant, case, l2 = key
         names = list(dict.fromkeys([*variants, variant]))
-        for new_record in self.measure(suite, case, l2, names, version, costs=costs):
-            self._records[new_record.key] = new_record
-            self._fresh.add(new_record.key)
-            self._resumed.discard(new_record.key)
+        self._take(self.measure(suite, case, l2, names, version, costs=costs), self._repeated)
         self._save()
         return self._records[key]
+
+    def _take(self, records: Iterable[Record], but: Collection[Key] = ()) -> None:
+        """Keep new records, with what is known of their work, but not those of series in ``but``."""
+        for new_record in records:
+            if new_record.key in but:
+                continue
+            work = self._works.get((new_record.suite, new_record.case), {}).get(new_record.variant, "")
+            known = replace(new_record, sources=self._sources.get(new_record.suite, ""), work=work)
+            self._records[new_record.key] = known
+            self._fresh.add(new_record.key)
+            self._resumed.discard(new_record.key)
+
+    def repeat(self) -> None:
+        """Repeat the numbers of timed commits for the planned series with the same work; time a sample of them.
+
+        Raises:
+            WorkerDied: the worker does not start.
+        """
+        suites = load_suites(self._spec.benchmark_dir)
+        # Whoever asks for a timed case again wants another measurement.
+        timed_here = {key for key, record in self._records.items() if record.state == "ok" and not record.same_work_as}
+        plan = {
+            case: planned
+            for case, planned in self._plan().items()
+            if not planned.covered(case, self._fresh) and not planned.touches(case, timed_here)
+        }
+        tree = self._spec.checkout.resolve()
+        self._sources = {
+            suite: sources_digest(tree, self._spec.packages, suites[suite]) for suite in {case[0] for case in plan}
+        }
+        host = self._known_host or self._up().host
+        timed = self._repeats(host)
+        if timed is None or timed.stopped:
+            return
+        self._set_aside_other_host(host)
+        survey = Survey(self.target.commit, suites, plan, self._sources, timed, tree)
+        if survey.open() and host.get("device") == "cuda":
+            known = self._known_works()
+            # What was looked at is compiled.
+            self._to_compile = {
+                suite for suite, case, _ in survey.open() if (suite, self._sources[suite], case) not in known
+            }
+
+            def worked(suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
+                looked = known.get((suite, self._sources[suite], case))
+                return self._worked(suite, case, variants) if looked is None else looked
+
+            survey.look(worked)
+            self._works = survey.works
+        self._say(survey.told())
+        for case in survey.sampled():
+            stored, planned = survey.found.pop(case), plan[case]
+            version = suites[case[0]].benchmark_version
+            records = self.measure(*case, list(planned.variants), version, costs=planned.costs)
+            self._take(records)
+            for record in records:
+                if how := contradiction(stored.get(record.key), record):
+                    self._say(f"{' '.join(record.key)} was to repeat {stored[record.key].same_work_as[:8]}, but {how}")
+                    self._say("this run times every case from here on")
+                    timed.stop()
+                    self._save()
+                    return
+        repeats = {key: record for found in survey.found.values() for key, record in found.items()}
+        self._repeated = set(repeats)
+        self._records |= repeats
+        self._fresh |= self._repeated
+        if self._fresh:
+            self._save()
+
+    def _worked(self, suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
+        """Return digests of the variants' work; nothing if a variant kills the worker, because measuring finds it."""
+        try:
+            return self._up().works(suite, case, variants)
+        except WorkerDied as died:
+            self.close()
+            if died.at_start:
+                raise
+            return {}
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
         """Run an ordinary asv benchmark in the worker; return its exit code and output."""
@@ -128,6 +219,10 @@ class Recorder:
         """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
         other_s = time.monotonic() - self._began - sum(self._stages.values())
         return {**self._stages, "rest": max(0.0, other_s)}
+
+    def made(self) -> list[Record]:
+        """Return the records that this run measured or repeated."""
+        return [self._records[key] for key in self._fresh - self._resumed]
 
     def close(self) -> None:
         """End the worker and the compiler; the next request starts others."""
@@ -236,7 +331,8 @@ class Recorder:
 
     def _compile_first(self, host: Mapping[str, str]) -> None:
         """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
-        if host.get("device") != "cuda" or self._compiled or not (names := self._ahead()):
+        names = {suite for suite, _, _ in self._plan()} if self._to_compile is None else self._to_compile
+        if host.get("device") != "cuda" or self._compiled or not names:
             return
         self._compiled = True
         started = time.monotonic()
@@ -303,14 +399,3 @@ class Recorder:
         )
         ordered = sorted(self._records.values(), key=lambda record: record.key)
         write_records(self.target.path, provenance, ordered)
-
-
-def _lacks(record: Record, costs: Sequence[str]) -> bool:
-    """Return whether the record's case was measured without one of these costs: it has neither the cost's number nor
-    the note why there is none. A variant that launches no Triton kernel has neither for "compile".
-    """
-    return record.state == "ok" and any(
-        f"no {cost}:" not in record.note and not set(COSTS[cost]) & set(record.costs)
-        for cost in costs
-        if cost != "compile"
-    )

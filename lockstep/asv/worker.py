@@ -1,8 +1,8 @@
 """The worker of one commit: imports torch and the commit's packages once, then serves requests to measure.
 
 ``lockstep.processes.worker`` has the protocol. Requests: ``{"measure": {"suite", "case", "l2", "variants", "failed",
-"twins", "reference_mhz", "costs"}}`` and, for ordinary asv benchmarks, ``{"run": [asv_runner arguments], "cwd"}``.
-Events: ``ready``, ``stage``, ``records``, ``ran``, ``lost``.
+"twins", "reference_mhz", "costs"}}``, ``{"works": {"suite", "case", "variants"}}`` and, for ordinary asv benchmarks,
+``{"run": [asv_runner arguments], "cwd"}``. Events: ``ready``, ``stage``, ``records``, ``works``, ``ran``, ``lost``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.processes.import_torch import load_torch
@@ -98,8 +98,14 @@ def _serve(
             # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
             measurer.observer = Observer(_known_code(host, suites, options.checkout, options.packages))
             informed = True
-        arguments = request["measure"]
+        arguments = request.get("works") or request["measure"]
         suite = suites[arguments["suite"]]
+        if "works" in request:
+            try:
+                process.emit("works", works=_works(measurer, suite, arguments, options.checkout))
+            except DeviceLost as lost:
+                return process.lost(lost.variant, lost.reason, lost.rule)
+            continue
         try:
             records = measurer.measure(
                 suite,
@@ -120,6 +126,27 @@ def _serve(
             stages=measurer.stages.take(),
         )
     return 0
+
+
+def _works(measurer: Measurer, suite: Suite, asked: Mapping[str, Any], checkout: Path) -> Mapping[str, str]:
+    """Return the digest of the work of each variant; nothing if the family cannot be imported."""
+    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
+    from lockstep.same_work.works import works
+
+    measurer.listener("load", "")
+    try:
+        family = measurer.load(suite)
+    except (Exception, SystemExit):
+        return {}  # measuring says why
+    finally:
+        measurer.trusted.accept_settings()
+    trusted = measurer.trusted.with_variants(family.variants)
+    case, names = suite.case(asked["case"]), list(dict.fromkeys([suite.baseline, *asked["variants"]]))
+
+    def begin(name: str) -> None:
+        measurer.listener("check", name)
+
+    return works(suite, case, names, family, measurer.device, trusted, checkout.resolve(), begin)
 
 
 def _known_code(

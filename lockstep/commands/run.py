@@ -33,6 +33,9 @@ from lockstep.record.provenance import ask_host
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import load_suites, nearest, packages_under_test
 
+#: How often the numbers of a timed commit are repeated, unless ``--repeats`` says otherwise.
+REPEATS = 20
+
 #: Ranges that asv accepts and git does not. Only asv knows the number of commits in each.
 _ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
 
@@ -51,6 +54,14 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         add_retune_option(parser)
         add_shard_option(parser)
         add_shards_option(parser, "start a process for each shard, and merge what they measured")
+        parser.add_argument(
+            "--repeats",
+            type=int,
+            default=REPEATS,
+            metavar="N",
+            help="how often the numbers of a timed commit are repeated for commits that give the GPU the same work "
+            "(default: %(default)s); 0 times every case of every commit",
+        )
         return parser
 
     @classmethod
@@ -62,6 +73,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
                     raise UsageError(f'--{option} needs "environment_type": "lockstep" in asv.conf.json')
             code: int | None = super().run_from_conf_args(conf, args, **kwargs)
             return code
+        if args.repeats < 0:
+            raise UsageError(f"--repeats {args.repeats}: must be 0 or more")
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
         suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
         packages_under_test(conf, suites)
@@ -90,6 +103,9 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             costs=requested_costs(args.costs, ()),
             retune=args.retune,
             tuned=shard.tuned if shard else None,
+            host=host.facts if host.facts.get("device") == "cuda" else None,
+            repeats=args.repeats,
+            range=_commits_of(conf, args),
         )
         conf.lockstep_run = options
         args.machine = options.machine
@@ -140,6 +156,18 @@ def _new_commits(conf: Any) -> list[str]:
     """Return the commits that asv selects for NEW. For asv an empty list is an error, but not for a nightly run."""
     commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
     return commits
+
+
+def _commits_of(conf: Any, args: argparse.Namespace) -> list[str]:
+    """Return the commits that asv will measure; [] if only asv knows them (ALL, EXISTING, date periods)."""
+    spec = args.range
+    if args.date_period or args.steps or not isinstance(spec, str) or spec in _ASV_RANGES:
+        return []
+    if spec.startswith("HASHFILE:"):
+        path = Path(spec.removeprefix("HASHFILE:"))
+        return path.read_text(encoding="utf-8").split() if path.is_file() else []
+    hashes: list[str] = get_repo(conf).get_hashes_from_range(spec)
+    return hashes
 
 
 def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:

@@ -29,7 +29,7 @@ class Observed:
     Attributes:
         differences: the first difference of each observed case, or "" for the same work.
         refused: the message with which both sides refuse a case.
-        works: digests of the work of changed cases (``lockstep.gate.measuring.observe.Observed``).
+        works: digests of the work of changed cases (``lockstep.same_work.observe.Observed``).
     """
 
     differences: dict[CaseKey, str] = field(default_factory=dict)

@@ -101,6 +101,21 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
     )
 
 
+def sources_digest(root: Path, packages: Sequence[str], suite: Suite) -> str:
+    """Return a digest of the files that decide what a suite's variants do in a tree, its definition included.
+
+    Two trees with equal digests run the same; comments, layout, and docstrings that no module reads, do not count. The
+    digest is "" if the tree lacks what the suite imports.
+    """
+    found, definition = family_files(root, packages, suite), definition_files(suite, packages)
+    if found.lacking:
+        return ""
+    files = {name: text for source in (definition, found) for name, text in source.files.items()}
+    if not found.reads_text:
+        files |= {name: _code(text).encode() or text for name, text in files.items() if name.endswith(".py")}
+    return digest(files)
+
+
 def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the top-level packages and modules of the project that a suite's definition consists of.
 

@@ -151,6 +151,10 @@ class Record:
         code: the machine code that ran; ``None`` if unknown (on a CPU, in old files).
         chosen: the configuration that a tuner chose for each tuned kernel, such as "num_warps 4".
         gpu: UUID of the GPU, if records of several GPUs share the file (``Provenance.gpus``); otherwise "".
+        sources: digest of the files that decide what the suite's variants do in this commit; "" if unknown.
+        work: digest of what a call gives the GPU to do (``lockstep.same_work``); "" if unknown.
+        same_work_as: hash of the commit whose measurement this record repeats, because both commits give the GPU the
+            same work; "" for a measurement. Its numbers are copies, and its only sample is the estimate.
     """
 
     suite: str
@@ -186,6 +190,9 @@ class Record:
     code: Code | None = None
     chosen: Mapping[str, str] = field(default_factory=dict, hash=False)
     gpu: str = ""
+    sources: str = ""
+    work: str = ""
+    same_work_as: str = ""
 
     def validated(self) -> Record:
         """Return the record if its state allows the fields that it has. Files of earlier versions are read without it.
@@ -201,6 +208,8 @@ class Record:
             raise ValueError(f"{self.key}: a record that is ok needs a latency, and has no reason")
         if self.state != "ok" and (measured or not self.reason):
             raise ValueError(f"{self.key}: a record that is {self.state} needs a reason, and has no {measured}")
+        if self.same_work_as and self.state == "failed":
+            raise ValueError(f"{self.key}: a failure is never that of another commit, {self.same_work_as}")
         if self.rule and self.state != "failed" and (self.state == "na" or self.speedup is not None):
             raise ValueError(f"{self.key}: the rule {self.rule} is for a failed record, or for one without a speedup")
         return self
@@ -262,3 +271,8 @@ class Provenance:
     schema: int = SCHEMA_VERSION
     spent_s: Mapping[str, float] = field(default_factory=dict)
     gpus: Mapping[str, GpuShare] = field(default_factory=dict)
+
+    def host_of(self, record: Record) -> Mapping[str, str]:
+        """Return the facts of the machine and GPU that measured a record of the file."""
+        share = self.gpus.get(record.gpu)
+        return {**self.host, **share.host} if share else self.host

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from lockstep.gate.case_verdict import SeriesKey, Verdict
-from lockstep.gate.measuring.observe import observe
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
-from lockstep.gate.same_work.read_graph import GraphError, TritonCode
 from lockstep.gate.sequential import MOST_SAME, Test
 from lockstep.gate.trial import Trial
+from lockstep.same_work.observe import observe
+from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
 from lockstep.scripts.compare_outputs import difference, first_output
 from lockstep.scripts.shared_buffers import share

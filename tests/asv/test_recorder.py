@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.survey import Planned
 from lockstep.processes.watched_worker import PATIENCE
 from lockstep.record.file import read_records
 from lockstep.record.model import Clocks, Estimate, Record
@@ -120,7 +121,7 @@ def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, m
         spec,
         60.0,
         worker=lambda *_: FakeWorker(Fleet(host=host)),
-        ahead=lambda: names,
+        plan=lambda: {(name, "M=1", "cold"): Planned(["a"]) for name in names},
     )
     measure(recorder)
     measure(recorder, case="M=2")

@@ -16,8 +16,8 @@ from planted import lay_out
 from planted_launches import CHANGES, WORDS, planted
 
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.same_work.read_graph import unmangled
-from lockstep.gate.same_work.work import (
+from lockstep.same_work.read_graph import unmangled
+from lockstep.same_work.work import (
     Buffer,
     Captured,
     Edge,

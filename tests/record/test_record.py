@@ -73,6 +73,9 @@ given_fields = {
     "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
     "chosen": st.dictionaries(names, texts, max_size=3),
     "gpu": texts,
+    "sources": texts,
+    "work": texts,
+    "same_work_as": texts,
 }
 records = st.builds(Record, **given_fields)
 provenances = st.builds(

@@ -27,6 +27,7 @@ MEASURE = {
     "record",
     "processes",
     "machine_code",
+    "same_work",
     "gate",
     "asv",
     "tuning",

@@ -14,13 +14,13 @@ import torch
 from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.call_checks import CallChecks
 from lockstep.gate.measuring.families import Families
-from lockstep.gate.measuring.observe import Observed, observe
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.same_work.read_graph import GraphError, TritonCode
 from lockstep.gate.sequential import Test
 from lockstep.gate.trial import Measured, Trial
+from lockstep.same_work.observe import Observed, observe
+from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
@@ -123,7 +123,7 @@ class Comparer:
             yield from map(self._with_choices, schedule.run(timed, deadline))
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
-        """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.gate.same_work``.
+        """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.same_work``.
 
         Raises:
             DeviceLost: a call of base or head broke the CUDA context.

@@ -8,7 +8,9 @@ Whatever cannot be known makes a graph unequal to every other one, itself includ
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,9 @@ _TELLING = ("grid", "block", "registers", "local memory", "shared memory")
 
 #: Part of the fact "machine code" of a function that is known by its handle only, which holds in one process.
 UNKNOWN_CODE = "whose code is not known"
+
+#: The part of such a function's fact that differs from process to process.
+_HANDLE = re.compile(r"0x[0-9a-f]+ ")
 
 #: Bytes of an address. Addresses lie at multiples of this number in a parameter, and first in a TMA descriptor.
 _ADDRESS = 8
@@ -110,6 +115,12 @@ class Memory:
         self._own = own
         self._numbers: dict[int, int] = {}
 
+    def seen_by(self, own: Callable[[int], Buffer | None]) -> Memory:
+        """Return the same memory with another ``own``; both give a buffer the same number."""
+        memory = Memory(self._buffers, own)
+        memory._numbers = self._numbers
+        return memory
+
     def place(self, address: int) -> Place | None:
         """Return the buffer and offset of an address, or ``None`` if no buffer contains it."""
         for buffer in self._buffers:
@@ -184,6 +195,40 @@ def digest(draw: Captured) -> str:
         return ""
     both = [placed(side, Memory(draw.buffers)) for side in (draw.base, draw.head)]
     return hashlib.sha256(repr(both).encode()).hexdigest()[:16]
+
+
+class Unknown(Exception):
+    """It cannot be known what a node does."""
+
+
+def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Buffer | None]) -> str:
+    """Return a digest of a graph that is equal in every process with the same toolchain; "" if a node is unknown.
+
+    Args:
+        buffers: the buffers that the suite knows.
+        own: returns the buffer that contains another address; its argument ``library`` is whether a function of a
+            library gets the address. It raises ``Unknown`` for memory whose role and contents cannot be known.
+    """
+    memory = Memory(buffers)
+    parts = []
+    for node in work:
+        code = str(dict(node.facts).get("machine code", ""))
+        library = UNKNOWN_CODE in code
+        if node.unknown:
+            return ""
+        try:
+            [there] = placed((node,), memory.seen_by(functools.partial(own, library=library)))
+        except Unknown:
+            return ""
+        facts = dict(there.facts) | ({"machine code": _HANDLE.sub("", code)} if library else {})
+        parts.append((node.kind, facts, node.after))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def depends_on_values(draws: Sequence[Captured]) -> bool:
+    """Return whether the graphs on several draws of the inputs differ by more than addresses of temporary memory."""
+    first, *others = (_anonymous(draw) for draw in draws)
+    return any(difference(first, other) for other in others)
 
 
 def _anonymous(draw: Captured) -> Work:

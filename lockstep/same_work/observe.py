@@ -1,4 +1,4 @@
-"""Capture base and head of a variant in CUDA graphs, and compare the work that the graphs give the GPU.
+"""Capture variants in CUDA graphs: compare the work of base and head, or state the work of one version as a digest.
 
 Both sides are captured on the same buffers, and once more on other values: a graph that depends on values says nothing
 about other values. Only the work of the captured calls is compared, not what the host does to launch it.
@@ -6,14 +6,23 @@ about other values. Only the work of the captured calls is compared, not what th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from lockstep.gate.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
-from lockstep.gate.same_work.work import Buffer, Captured, compare, digest
+from lockstep.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
+from lockstep.same_work.work import (
+    Buffer,
+    Captured,
+    Unknown,
+    compare,
+    depends_on_values,
+    digest,
+    portable_digest,
+)
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
@@ -94,6 +103,41 @@ def observe(
         return Observed("", head) if base == head else Observed(f"base refuses: {base or 'nothing'}; head: {head}")
 
 
+def work_of(
+    contender: Contender, draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
+) -> str:
+    """Return a digest of what a call gives the GPU to do, or of its refusal; "" if it is unknown or depends on values.
+
+    Digests of two processes can be compared if GPU, toolchain and the seeds of the draws are the same, and if the name
+    of a function that Triton did not load stands for its code (``lockstep.same_work.library_code``).
+
+    Args, Raises: as ``observe``.
+    """
+    pool = device.new_pool()
+    graphs: list[torch.cuda.CUDAGraph] = []
+    seen: list[Captured] = []
+    digest_ = ""
+    for buffers in draws:
+        [arm], _ = buffers.arms([contender])
+        if refusal := _call(arm, buffers, begin):
+            return refusal_digest(refusal)
+        device.synchronize()
+        [arm], _ = buffers.arms([contender])  # again: the first call may have allocated buffers that outlive it
+        if not graphs:
+            graphs.append(_capture(arm, pool))  # reserves the memory for outputs allocated within calls
+        graphs.append(_capture(arm, pool))
+        work, shared = read_graph(graphs[-1].raw_cuda_graph(), codes), [*_buffers([arm], contender.family)]
+        seen.append(Captured(work, work, shared, _OwnMemory, _is_memory))
+        if len(seen) == 1:
+            digest_ = portable_digest(work, shared, _Memory())
+    return "" if depends_on_values(seen) else digest_
+
+
+def refusal_digest(reason: str) -> str:
+    """Return the digest of a call that is refused: it gives the GPU nothing to do."""
+    return hashlib.sha256(f"refused: {reason}".encode()).hexdigest()[:16]
+
+
 class _Apart(Exception):
     """Base and head cannot share their buffers."""
 
@@ -144,6 +188,34 @@ def _is_memory(address: int) -> bool:
     return address >= _LEAST_ADDRESS and is_device_memory(address)
 
 
+class _Memory:
+    """Names the memory of torch's allocator in a way that is the same in every process.
+
+    A live block is named by size and contents, and a segment of which temporary memory is part by its size. What a
+    library gets to work in, or keeps for itself, is named without contents.
+    """
+
+    def __init__(self) -> None:
+        self._live = _OwnMemory()
+        self._segments = [(one["address"], one["total_size"]) for one in torch.cuda.memory_snapshot()]
+
+    def __call__(self, address: int, library: bool) -> Buffer | None:
+        if not _is_memory(address):
+            return None
+        if (block := self._live.block(address)) is not None:
+            start, size = block
+            named = None if library else self._live(address)
+            if named is None and not library:
+                raise Unknown
+            return named or Buffer(f"{size} bytes", start, start + size, start)
+        for start, size in self._segments:
+            if start <= address < start + size:
+                return Buffer(f"temporary, of {size} bytes", start, start + size, start)
+        if library:
+            return Buffer("its own", address, address + 1, address)
+        raise Unknown  # memory that torch did not allocate
+
+
 class _OwnMemory:
     """Finds the live blocks of torch's allocator, and names each by its size and contents."""
 
@@ -156,14 +228,18 @@ class _OwnMemory:
         ]
         self._named: dict[int, Buffer | None] = {}
 
+    def block(self, address: int) -> tuple[int, int] | None:
+        """Return start and size of the live block that contains an address, or ``None``."""
+        return next((block for block in self._blocks if block[0] <= address < sum(block)), None)
+
     def __call__(self, address: int) -> Buffer | None:
         if not _is_memory(address):
             return None
-        for start, size in self._blocks:
-            if start <= address < start + size:
-                if start not in self._named:
-                    digest = contents(start, size)
-                    name = f"{size} bytes {digest}"
-                    self._named[start] = Buffer(name, start, start + size, start) if digest else None
-                return self._named[start]
-        return None
+        if (block := self.block(address)) is None:
+            return None
+        start, size = block
+        if start not in self._named:
+            digest = contents(start, size)
+            name = f"{size} bytes {digest}"
+            self._named[start] = Buffer(name, start, start + size, start) if digest else None
+        return self._named[start]

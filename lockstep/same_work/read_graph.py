@@ -1,4 +1,4 @@
-"""Read a captured CUDA graph from the driver, as nodes of ``lockstep.gate.same_work.work``.
+"""Read a captured CUDA graph from the driver, as nodes of ``lockstep.same_work.work``.
 
 Functions, structures and numbers are those of cuda.h (CUDA 12.3 and later). The driver's library is called directly,
 because its functions and structures keep their form from version to version.
@@ -17,8 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lockstep.gate.same_work.work import UNKNOWN_CODE, Edge, Fact, Node, Work
 from lockstep.machine_code.compiling.cubin import fingerprint
+from lockstep.same_work.work import UNKNOWN_CODE, Edge, Fact, Node, Work
 
 #: ``CUgraphNodeType``: the kinds of nodes whose work is known. Others run code of the host, allocate memory, wait for
 #: events, or decide on the GPU what runs.
@@ -198,9 +198,9 @@ def _kernel(node: int, after: tuple[Edge, ...], codes: TritonCode) -> Node:
     if not function.value:
         _call("cuKernelGetFunction", byref(function), c_void_p(launch.kern))
     _call("cuFuncGetName", byref(name), function)
-    handle = function.value or 0
+    handle, mangled = function.value or 0, (name.value or b"").decode(errors="replace")
     facts: list[tuple[str, Fact]] = [
-        ("machine code", codes.of(handle) or f"function {handle:#x}, {UNKNOWN_CODE}"),
+        ("machine code", codes.of(handle) or f"function {handle:#x} {mangled}, {UNKNOWN_CODE}"),
         ("grid", tuple(launch.grid)),
         ("block", tuple(launch.block)),
         ("shared memory", launch.shared),
@@ -209,7 +209,7 @@ def _kernel(node: int, after: tuple[Edge, ...], codes: TritonCode) -> Node:
     parameters = list(_parameters(launch, function))
     facts += [(f"parameter {index}", value) for index, value in enumerate(parameters) if value is not None]
     unknown = "" if None not in parameters else "its parameters cannot be read"
-    return Node("kernel", tuple(facts), after, unknown, unmangled((name.value or b"").decode(errors="replace")))
+    return Node("kernel", tuple(facts), after, unknown, unmangled(mangled))
 
 
 def unmangled(name: str) -> str:

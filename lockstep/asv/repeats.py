@@ -1,0 +1,190 @@
+"""Repeat the numbers of a commit that was timed, for a commit that gives the GPU the same work.
+
+A point that repeats is no measurement: it has the estimate as its only sample. ``docs/measuring.md`` has the rules.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lockstep.processes.git import Git
+from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.model import Clocks, Record
+from lockstep.record.quantity import COSTS
+from lockstep.suite.definition import PROTOCOL_VERSION
+
+Key = tuple[str, str, str, str]
+
+#: One of so many cases that could repeat, chosen by chance, is timed nevertheless.
+SAMPLED = 50
+
+#: Relative difference of two ratios that contradicts "the same work", if the intervals do not overlap. Two processes
+#: that time the same work on one GPU differ by up to .3 % (docs/evidence/measuring.md).
+CONTRADICTION = 0.005
+
+#: Costs that follow from the work of the GPU; the others depend on what the host does.
+_OF_GPU = frozenset({"behind", "energy"})
+
+
+@dataclass
+class Timed:
+    """The timed records of one machine, GPU and toolchain, of all commits.
+
+    Attributes:
+        limit: how often the numbers of one record are repeated.
+        stopped: whether a measurement contradicted a repeat, so that this run repeats nothing more.
+    """
+
+    limit: int
+    stopped: bool = False
+    _records: dict[Key, list[tuple[str, Record]]] = field(default_factory=lambda: defaultdict(list))
+    _repeated: Counter[tuple[Key, str]] = field(default_factory=Counter)
+
+    @classmethod
+    def read(cls, folder: Path, host: Mapping[str, str], limit: int) -> Timed:
+        """Return the records of a machine's results that this host measured under today's protocol."""
+        timed = cls(limit)
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            try:
+                provenance, records = read_records(path)
+            except (RecordError, OSError):
+                continue  # whoever measures this commit again reports what is wrong
+            if provenance.protocol == PROTOCOL_VERSION:
+                own = [record for record in records if dict(provenance.host_of(record)) == dict(host)]
+                timed.add(provenance.commit, own)
+        return timed
+
+    def add(self, commit: str, records: Iterable[Record]) -> None:
+        """Add the records of a commit."""
+        for record in records:
+            if record.same_work_as:
+                self._repeated[record.key, record.same_work_as] += 1
+            elif record.state != "failed" and (record.sources or record.work):
+                self._records[record.key].append((commit, record))
+
+    def stop(self) -> None:
+        """Repeat nothing more in this run."""
+        self.stopped = True
+
+    def commits(self) -> set[str]:
+        """Return the commits that have timed records."""
+        return {commit for known in self._records.values() for commit, _ in known}
+
+    def alike(self, key: Key, version: str, costs: Sequence[str]) -> Iterator[tuple[str, Record]]:
+        """Yield the commits and records of a series whose numbers may be repeated once more."""
+        for commit, record in self._records.get(key, ()):
+            enough = self._repeated[key, commit] < self.limit and not lacks(record, costs)
+            if record.version == version and enough:
+                yield commit, record
+
+
+def lacks(record: Record, costs: Sequence[str]) -> bool:
+    """Return whether the record's case was measured without one of these costs: it has neither the cost's number nor
+    the note why there is none. A variant that launches no Triton kernel has neither for "compile".
+    """
+    return record.state == "ok" and any(
+        f"no {cost}:" not in record.note and not set(COSTS[cost]) & set(record.costs)
+        for cost in costs
+        if cost != "compile"
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is known of a case of the commit to measure.
+
+    Attributes:
+        sources: digest of the files of its suite; "" if unknown.
+        works: digests of the work by variant; empty if they were not asked for.
+    """
+
+    sources: str
+    works: Mapping[str, str] = field(default_factory=dict)
+
+
+def repeatable(
+    timed: Timed,
+    keys: Sequence[Key],
+    baseline: str,
+    version: str,
+    work: Work,
+    distance: Callable[[str], int],
+    costs: Sequence[str] = (),
+) -> dict[Key, Record]:
+    """Return the records that repeat the numbers of the nearest commit with the same work, for series of one case.
+
+    Args:
+        keys: the series.
+        baseline: name of the suite's baseline; a ratio is repeated if the baseline's work is the same too.
+        distance: returns how far a commit is from the commit to measure.
+        costs: names of ``lockstep.record.quantity.COSTS`` that a record must have.
+    """
+    found: dict[Key, Record] = {}
+    for key in keys:
+        suite, variant, case, l2 = key
+        known = sorted(timed.alike(key, version, costs), key=lambda pair: distance(pair[0]))
+        rivals = dict(timed.alike((suite, baseline, case, l2), version, ()))
+        for commit, record in known:
+            by_files = work.sources != "" and record.sources == work.sources
+            by_graph = set(costs) <= _OF_GPU and all(
+                work.works.get(name, "") != "" and one is not None and one.work == work.works[name]
+                for name, one in ((variant, record), (baseline, rivals.get(commit)))
+            )
+            if by_files or by_graph:
+                found[key] = repeated(record, commit, work)
+                break
+    return found
+
+
+def repeated(record: Record, commit: str, work: Work) -> Record:
+    """Return a record that repeats the numbers of ``record``, which was timed at ``commit``."""
+    return replace(
+        record,
+        sources=work.sources,
+        work=work.works.get(record.variant, record.work),
+        same_work_as=commit,
+        latency_samples=(record.latency.value,) if record.latency else (),
+        speedup_samples=(record.speedup.value,) if record.speedup else (),
+        clocks=Clocks(),
+        accuracy=None,
+        code=None,
+        note="",
+        started_at="",
+        wall_s=0.0,
+    )
+
+
+def is_sampled(commit: str, suite: str, case: str, l2: str) -> bool:
+    """Return whether a case that could repeat is timed nevertheless. Every run of a commit chooses the same cases."""
+    return zlib.crc32(f"{commit} {suite} {case} {l2}".encode()) % SAMPLED == 0
+
+
+def contradiction(stored: Record | None, new: Record) -> str:
+    """Return how a new measurement contradicts the record that would have been repeated; "" if it does not."""
+    if stored is None:
+        return ""
+    before, after = stored.speedup, new.speedup
+    if before is None or after is None:
+        return "" if stored.state == new.state else f"it was {stored.state} and is {new.state}"
+    change = after.value / before.value - 1
+    overlap = before.low <= after.high and after.low <= before.high
+    return "" if overlap or abs(math.log1p(change)) <= CONTRADICTION else f"its speedup changed by {change:+.2%}"
+
+
+def distances(folder: Path, commit: str, others: Iterable[str]) -> Callable[[str], int]:
+    """Return a function that says how far a commit is from ``commit`` in git's topological order.
+
+    Args:
+        folder: a checkout of the repository. Commits that it does not know are the farthest.
+    """
+    git = Git(folder)
+    rows = git.try_lines("cat-file", "--batch-check", given=[commit, *others]) or ()
+    known = [row.split()[0] for row in rows if not row.endswith("missing")]
+    order = {name: place for place, name in enumerate(git.try_lines("rev-list", "--topo-order", *known) or ())}
+    here = order.get(commit, 0)
+    return lambda other: abs(order[other] - here) if other in order else len(order)

@@ -1,0 +1,88 @@
+"""Ask for the work of all commits of a run before any case is timed, several commits at once.
+
+To capture a call takes milliseconds, to start a process and compile takes seconds; only the GPU's times need the GPU
+alone. Commits with equal files of a suite are asked once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.asv.survey import Case, Planned
+from lockstep.machine_code.commit_sources import RefError, sources
+from lockstep.machine_code.family_files import sources_digest
+from lockstep.suite.definition import Suite
+
+#: Digests of the work of a case's variants, by suite, digest of the suite's files, and case.
+Works = dict[tuple[str, str, str], Mapping[str, str]]
+
+#: GPU memory of all processes together is what limits their number.
+_MOST = 12
+
+
+@dataclass
+class Scouts:
+    """Processes that ask for the work of commits.
+
+    Args:
+        spec: what a worker needs; its checkout is replaced.
+        repository: where the commits are.
+        silence_s: seconds without an event after which a worker is killed.
+        say: called with each line of progress.
+        worker: creates a worker (tests pass their own).
+    """
+
+    spec: WorkerSpec
+    repository: Path
+    suites: Mapping[str, Suite]
+    silence_s: float
+    say: Callable[[str], None]
+    worker: Callable[[WorkerSpec, float], Worker] = Worker
+    works: Works = field(default_factory=dict)
+
+    def ask(self, commits: Sequence[str], plan: Mapping[Case, Planned]) -> None:
+        """Ask for the work of every planned case of these commits."""
+        cases: dict[tuple[str, str], list[str]] = {}
+        for (suite, case, _), planned in plan.items():
+            known = cases.setdefault((suite, case), [])
+            known += [name for name in planned.variants if name not in known]
+        names = sorted({suite for suite, _ in cases})
+        processes = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 1))
+        with ExitStack() as trees, ThreadPoolExecutor(processes) as pool:
+            seen: set[tuple[str, str]] = set()
+            jobs = []
+            for commit in commits:
+                try:
+                    tree = trees.enter_context(sources(commit, self.repository, self.spec.packages))
+                except RefError:
+                    continue  # asv says what is wrong
+                digests = {name: sources_digest(tree.root, tree.packages, self.suites[name]) for name in names}
+                new = {name: digest for name, digest in digests.items() if digest and (name, digest) not in seen}
+                seen |= set(new.items())
+                if new:
+                    asked = {case: variants for case, variants in cases.items() if case[0] in new}
+                    jobs.append(pool.submit(self._one, tree.root, new, asked))
+            self.say(f"looking at the work of {len(jobs)} of {len(commits)} commits, {processes} at once")
+            for job in jobs:
+                job.result()
+
+    def _one(self, folder: Path, digests: Mapping[str, str], cases: Mapping[tuple[str, str], Sequence[str]]) -> None:
+        """Ask for the work of the cases of one commit; what kills a worker is left to the measurement."""
+        worker: Worker | None = None
+        for (suite, case), variants in cases.items():
+            try:
+                worker = worker or self.worker(replace(self.spec, checkout=folder), self.silence_s)
+                self.works[suite, digests[suite], case] = worker.works(suite, case, variants)
+            except WorkerDied as died:
+                if worker is None or died.at_start:
+                    return
+                worker.close()
+                worker = None
+        if worker is not None:
+            worker.close()

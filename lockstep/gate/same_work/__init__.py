@@ -1,1 +1,0 @@
-"""Observe in captured CUDA graphs whether base and head give the GPU the same work."""

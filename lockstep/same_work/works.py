@@ -1,0 +1,88 @@
+"""State the work of a case's variants in one version of the code, as digests that a later process can compare."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from lockstep.same_work.library_code import names_stand_for_code
+from lockstep.same_work.observe import refusal_digest, work_of
+from lockstep.same_work.read_graph import GraphError, TritonCode
+from lockstep.suite.case import Case
+from lockstep.suite.definition import Suite
+from lockstep.suite.evaluate import skip_reason
+from lockstep.suite.variants import Family
+from lockstep.timing.arms.argument_sets import draw_sets
+from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.rules.rule import Disqualified
+from lockstep.timing.rules.trusted import Trusted
+
+#: Draws of the inputs on which each variant is captured.
+_DRAWS = 2
+
+
+def works(
+    suite: Suite,
+    case: Case,
+    variants: Sequence[str],
+    family: Family,
+    device: Device,
+    trusted: Trusted,
+    checkout: Path,
+    begin: Callable[[str], None],
+) -> Mapping[str, str]:
+    """Return the digest of each variant's work at a case; "" where it is unknown, so that the variant is timed.
+
+    Args:
+        variants: names of the variants.
+        trusted: the saved functions that measuring relies on.
+        checkout: folder of the packages under test.
+        begin: called with the name of a variant before its code runs.
+
+    Raises:
+        DeviceLost: a call broke the CUDA context.
+    """
+    found = {name: _absence(suite, case, name, family) for name in variants}
+    found = {name: refusal_digest(reason) if reason else "" for name, reason in found.items()}
+    rest = [name for name in variants if not found[name]]
+    if not rest or device.kind != "cuda":
+        return found
+    codes = TritonCode.listening()
+    # The same values in every process: contents of buffers count.
+    seeds = [zlib.crc32(f"{suite.name} {case.label} {number}".encode()) for number in range(_DRAWS)]
+    try:
+        draws = [Buffers(draw_sets(suite, case, device, 1, seed), seed, suite.inout) for seed in seeds]
+    except torch.cuda.OutOfMemoryError:
+        device.release()
+        return found
+
+    def one(name: str) -> str:
+        try:
+            return work_of(Contender(name, name, family), draws, device, codes, begin)
+        except ArmFailed as failure:
+            device.release()
+            if not device.healthy():
+                raise DeviceLost(name, str(failure)) from failure
+        except torch.cuda.OutOfMemoryError:
+            device.release()
+        except (GraphError, Disqualified):
+            pass
+        return ""
+
+    try:
+        digests = trusted.guarded(lambda: {name: one(name) for name in rest})
+    except Disqualified:
+        return found
+    # Asked last: a call may load what makes names ambiguous.
+    return found | (digests if names_stand_for_code(checkout) else {})
+
+
+def _absence(suite: Suite, case: Case, name: str, family: Family) -> str:
+    """Return why a variant is not measured at a case; "" if it is."""
+    if name not in family.variants:
+        return "the variant is not in this commit"
+    return skip_reason(suite, name, case)
