@@ -29,11 +29,11 @@ class HostArm(Arm):
 
     def capture(self, device: Device, pool: object, times: int) -> ArmReplay:
         """Return a replay of ``times`` calls, outside a graph."""
-        steps = [step for call in self.calls for step in (self.before, call) if step is not None] * times
+        calls = self.calls * times
 
         def run() -> None:
-            for step in steps:
-                step()
+            for call in calls:
+                call()
 
         return ArmReplay(self._within(run), list)
 
@@ -47,10 +47,11 @@ def arm_of(name: str, call: TimedCall, namespace: Namespace, *, host: bool) -> A
             yield
 
     def once() -> None:
+        call.drop_gradients()
         call()  # what it returns is dropped at once, as by the script's own timer
 
     kind = HostArm if host else Arm
-    return kind(name, (BoundCall(once, {}),), before=call.drop_gradients if call.gradients else None, active=active)
+    return kind(name, (BoundCall(once, {}),), active=active)
 
 
 def why_not_captured(arm: Arm, device: Device) -> str:

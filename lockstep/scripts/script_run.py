@@ -35,12 +35,10 @@ class Script:
     Attributes:
         file: the script.
         arguments: the words after the script's name.
-        folders: folders of ``sys.path`` while the script runs: its own, and the top of its repository.
     """
 
     file: Path
     arguments: tuple[str, ...] = ()
-    folders: tuple[Path, ...] = ()
 
 
 class _Stopped(BaseException):
