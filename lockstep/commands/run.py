@@ -24,6 +24,7 @@ from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option
+from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.commands.shards_option import add_shards_option, run_shards
 from lockstep.processes.exit_status import BROKEN
@@ -62,7 +63,16 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             help="how often the numbers of a timed commit are repeated for commits that give the GPU the same work "
             "(default: %(default)s); 0 times every case of every commit",
         )
+        add_script_option(parser)
         return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> Any:
+        """Record a script, which needs no asv.conf.json, or suites."""
+        if not args.script:
+            return super().run_from_args(args)
+        with sigterm_interrupts():
+            return run_script(args)
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:

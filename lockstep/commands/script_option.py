@@ -7,13 +7,16 @@ import json
 import secrets
 import shlex
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
+from asv.config import Config
 from rich.console import Console
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.config import CONFIGS
 from lockstep.gate.trees import version
-from lockstep.machine_code.commit_sources import WORKING_TREE
+from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.console import wide_console
 from lockstep.record.model import Record
@@ -22,6 +25,8 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, Asked, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import NoScript, Project
+from lockstep.scripts.record_history import record_history
+from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Exit status if a call failed.
@@ -64,9 +69,26 @@ def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
         arguments=tuple(words[1:]),
         budget_s=BUDGET_S,
         quick=bool(args.quick),
-        seed=getattr(args, "seed", None) or secrets.randbits(32),
-        version="1",
+        seed=secrets.randbits(32) if getattr(args, "seed", None) is None else args.seed,
+        version=f"{PROTOCOL_VERSION}.1",
     )
+
+
+def run_script(args: argparse.Namespace) -> int:
+    """Measure a script at the commits of a range, and store asv results; print where they are."""
+    if args.quick or args.dry_run:
+        raise UsageError("run --script stores what it measures: for a trial, write lockstep measure --quick --script …")
+    project, plan = project_of(args)
+    settings = next((name for name in [args.config, *CONFIGS] if name and Path(name).is_file()), None)
+    folder = Path(Config.load(settings).results_dir if settings else "results").resolve()
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    say = partial(errors.print, markup=False)
+    try:
+        recorded = record_history(project, plan, args.range or "HEAD^!", folder, say)
+    except RefError as error:
+        raise UsageError(str(error)) from error
+    say(f"{recorded} commits recorded in {folder}; `lockstep publish` and `lockstep dashboard` show them")
+    return 0 if recorded else BROKEN
 
 
 def asked_of(args: argparse.Namespace) -> Asked:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lockstep.record.file import read_records
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import Asked, gate_script
 from lockstep.scripts.plan import HEAD, Plan, Side
@@ -333,6 +334,13 @@ def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch):
         ("M=16,N=64", "Ours", "ok"),
     ]
     assert done.returncode == 0
+    done = subprocess.run([*command, "run", "--script", "benchmarks/bench_norm.py"], cwd=folder, capture_output=True)
+    assert done.returncode == 0
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=folder, text=True)[:8]
+    (records,) = folder.glob(f"results/*/{commit}-lockstep.provenance.json*")
+    assert [record.state for record in read_records(records)[1]] == ["ok"] * 4
+    (result,) = folder.glob(f"results/*/{commit}-lockstep.json")
+    assert "bench_norm.latency" in json.loads(result.read_text())["results"]
     absent = subprocess.run([*command, "gate", "--script", "x.py"], cwd=folder, capture_output=True, text=True)
     assert absent.returncode == 4
     assert "there is no script" in absent.stderr + absent.stdout

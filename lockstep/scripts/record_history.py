@@ -1,0 +1,147 @@
+"""Measure a script at commits, and store the times as asv results with provenance beside them."""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from asv.machine import Machine
+from asv.results import Results
+from asv.runner import BenchmarkResult
+from asv.util import write_json
+
+from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.asv.undiscovered_benchmarks import add_entries
+from lockstep.gate.trees import version
+from lockstep.machine_code.commit_sources import RefError
+from lockstep.processes.git import Git, GitError
+from lockstep.record.file import SUFFIX, read_records, write_records
+from lockstep.record.model import Provenance, Record
+from lockstep.record.provenance import Host, ask_host, harness_commit
+from lockstep.record.quantity import QUANTITIES, benchmark_name
+from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
+from lockstep.scripts.plan import HEAD, Plan
+from lockstep.scripts.project import Project
+from lockstep.suite.definition import PROTOCOL_VERSION
+
+#: asv's name of the environment, the same as for suites.
+ENVIRONMENT = "lockstep"
+
+
+def record_history(project: Project, plan: Plan, span: str, folder: Path, say: Callable[[str], None]) -> int:
+    """Measure each commit of a range, oldest first; return the number of commits with a time.
+
+    Args:
+        span: commits, as for git log.
+        folder: folder of asv's results.
+
+    Raises:
+        RefError: git does not know the range.
+        RuntimeError: torch cannot be imported.
+    """
+    host, recorded = ask_host(), 0
+    for commit, date in _commits(project, span):
+        outcome = Outcome()
+        with version(project.root, commit, project.contents) as tree:
+            at_commit = replace(plan, sides={HEAD: side_of(project, tree)})
+            for _ in run_plan(at_commit, SILENCE_S, say, outcome):
+                pass
+        for line in [*notes(at_commit, outcome), *filter(None, [outcome.trouble])]:
+            say(f"{commit[:8]}: {line}")
+        records = _records(plan, outcome)
+        say(f"{commit[:8]}: {sum(record.state == 'ok' for record in records)} of {len(outcome.calls)} calls measured")
+        if records:
+            _store(plan, commit, date, records, outcome, host, folder, harness_commit(project.file.parent, folder))
+            recorded += 1
+    return recorded
+
+
+def _commits(project: Project, span: str) -> list[tuple[str, int]]:
+    """Return the commits of a range, oldest first, with their dates in ms since 1970."""
+    try:
+        lines = Git(project.top).lines("log", "--first-parent", "--reverse", "--format=%H %at", *span.split())
+    except GitError as error:
+        raise RefError(str(error)) from error
+    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in lines)]
+
+
+def _records(plan: Plan, outcome: Outcome) -> list[Record]:
+    died = []
+    for number, (how, _) in outcome.died.items():
+        case, variant = outcome.calls[number]
+        died.append(Record(plan.suite, variant, case, "warm", "failed", plan.version, how))
+    return [*outcome.records.values(), *died]
+
+
+def _store(
+    plan: Plan,
+    commit: str,
+    date: int,
+    records: Sequence[Record],
+    outcome: Outcome,
+    host: Host,
+    folder: Path,
+    harness: str,
+) -> None:
+    machine = f"{Machine.get_unique_machine_name()}-{host.clock_slug}"
+    facts = {name: value for name, value in outcome.machine.items() if name != "clock_state"}
+    now = datetime.now(UTC)
+    path = folder / machine / f"{commit[:8]}-{ENVIRONMENT}{SUFFIX}"
+    others = read_records(path)[1] if path.exists() else []
+    others = [record for record in others if record.suite != plan.suite]
+    stamp = now.isoformat(timespec="seconds")
+    provenance = Provenance(
+        commit, ENVIRONMENT, machine, stamp, harness, host.clock_label, facts, outcome.controls, PROTOCOL_VERSION
+    )
+    write_records(path, provenance, sorted([*others, *records], key=lambda record: record.key))
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    described = {**Machine.get_defaults(), "machine": machine, "os": platform.system(), "gpu": facts.get("gpu", "")}
+    results = Results({**described, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
+    results.load_data(str(folder))
+    entry = _benchmark(plan, records)
+    results.add_result(entry, _numbers(entry, records), started_at=now, record_samples=True)
+    results.save(str(folder))
+    write_json(str(folder / machine / "machine.json"), described, Machine.api_version)
+    add_entries(folder, {entry["name"]: entry})
+
+
+def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
+    """Return asv's benchmark of the script's times."""
+    variants, cases = (list(dict.fromkeys(getattr(one, name) for one in records)) for name in ("variant", "case"))
+    return {
+        "name": benchmark_name(plan.suite, "latency"),
+        "type": "time",
+        "quantity": "latency",
+        "unit": QUANTITIES["latency"].unit,
+        "suite": plan.suite,
+        "version": plan.version,
+        "params": [[*map(repr, variants)], [*map(repr, cases)], ["'warm'"]],
+        "param_names": ["variant", "case", "l2"],
+        "code": f"the calls that the script {plan.suite} times",
+    }
+
+
+def _numbers(entry: dict[str, Any], records: Sequence[Record]) -> BenchmarkResult:
+    """Return asv's result of each variant at each case, in the order of the benchmark's parameters."""
+    by_place = {(repr(record.variant), repr(record.case)): record for record in records}
+    result: list[float | bool | None] = []
+    samples: list[list[float] | None] = []
+    for place in ((variant, case) for variant in entry["params"][0] for case in entry["params"][1]):
+        record, taken = by_place.get(place), None
+        try:
+            taken = answer(record, "latency")["samples"] if record else None
+            result.append(True if taken else math.nan)
+        except NotAvailable:
+            result.append(math.nan)
+        except MeasurementFailed:
+            result.append(None)
+        samples.append(taken)
+    number = [1 if taken else None for taken in samples]
+    return BenchmarkResult(result, samples, number, 0, "", None)
