@@ -1,0 +1,205 @@
+"""``lockstep plan``: say which commits to measure next, on which GPU, in how many GPU seconds, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from asv.console import log
+from asv.repo import get_repo
+from asv.results import get_existing_hashes
+
+from lockstep.commands.alert_options import add_sources, run_analysis
+from lockstep.commands.cli import UsageError
+from lockstep.commands.shards_option import add_shards_option, fleet_of
+from lockstep.fleet.plan import CaseName, Costs, Doubt, Known, Plan, Step, plan
+from lockstep.fleet.shard import Shard, owners
+from lockstep.processes.exit_status import OK
+from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.model import Provenance, Record
+from lockstep.suite.discovery import load_suites
+from lockstep.suite.evaluate import in_history
+
+#: Cache states that a history measures.
+_STATES = ("cold", "warm")
+
+
+class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
+    """Plan what to measure next."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``plan`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "plan",
+            help="Say what to measure next, and why",
+            description="List the commits of a range in the order in which to measure them: the newest, commits that "
+            "divide the range of a change, repeats where the detector is unsure, then gaps. Needs no GPU. "
+            "Exit status: 4 wrong usage.",
+        )
+        parser.add_argument("range", help="commits, as for `lockstep run`; NEW are those without results")
+        add_shards_option(parser, "divide the cases among these GPUs")
+        parser.add_argument("--budget", type=float, metavar="SECONDS", help="GPU seconds of all GPUs together")
+        parser.add_argument("--machine", help="machine whose results count (default: the one measured last)")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument(
+            "--commits",
+            type=Path,
+            metavar="FILE",
+            help="write the hashes to measure into a file, for `lockstep run HASHFILE:FILE --shards N`",
+        )
+        add_sources(parser)
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:
+        """Make the plan, print it, and return the exit status."""
+        results = Path(args.results or conf.results_dir)
+        suites = load_suites(Path(conf.benchmark_dir))
+        shards = fleet_of(args.shards or "1")
+        machine = args.machine or _measured_last(results)
+        files = _files(results / machine) if machine else []
+        of_gpu = {shard.gpu: shard for shard in shards}
+        owned = owners([shard.gpu for shard in shards], suites.values())
+        followed = {
+            case: of_gpu[gpu]
+            for case, gpu in owned.items()
+            if any(
+                in_history(suites[case[0]], name, suites[case[0]].case(case[1]), l2)
+                for name in suites[case[0]].variants()
+                for l2 in _STATES
+            )
+            and case[1] in {one.label for one in suites[case[0]].cases}
+        }
+        known = Known(followed, _measured(files), Costs.of(files), _doubts(args, machine) if files else ())
+        try:
+            made = plan(_commits(conf, args.range), known, args.budget)
+        except ValueError as error:
+            raise UsageError(f"--budget: {error}") from error
+        if args.commits:
+            hashes = dict.fromkeys(step.commit for step in made.steps if not step.again)
+            args.commits.write_text("".join(f"{commit}\n" for commit in hashes), encoding="utf-8")
+        if args.json:
+            print(json.dumps(_json(made, shards, known.costs)))
+        else:
+            _print(made, shards, known.costs)
+        return OK
+
+
+def _commits(conf: Any, spec: str) -> list[str]:
+    """Return the hashes of a range, newest first.
+
+    Raises:
+        asv.util.ProcessError: git does not know the range.
+    """
+    repo = get_repo(conf)
+    if spec == "NEW":
+        return list(repo.get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir)))
+    if spec == "ALL":
+        return list(repo.get_new_branch_commits(conf.branches, []))
+    return list(repo.get_hashes_from_range(spec))
+
+
+def _measured_last(results: Path) -> str:
+    """Return the machine with the newest provenance file of a GPU or CPU; "" without results."""
+    newest = ("", "")
+    for path in results.glob(f"*/*{SUFFIX}"):
+        if not path.parent.name.startswith("sm_"):
+            with path.open(encoding="utf-8") as file:
+                newest = max(newest, (json.loads(file.readline()).get("recorded_at", ""), path.parent.name))
+    return newest[1]
+
+
+def _files(folder: Path) -> list[tuple[Provenance, Sequence[Record]]]:
+    files: list[tuple[Provenance, Sequence[Record]]] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            files.append(read_records(path))
+        except RecordError as error:
+            log.warning(str(error))
+    return files
+
+
+def _measured(files: Sequence[tuple[Provenance, Sequence[Record]]]) -> dict[str, frozenset[CaseName]]:
+    return {provenance.commit: frozenset((one.suite, one.case) for one in records) for provenance, records in files}
+
+
+def _doubts(args: argparse.Namespace, machine: str) -> list[Doubt]:
+    """Return the changes that more measurements would settle; none, with a word, without the extra `history`."""
+    try:
+        _, now = run_analysis(args)
+    except ModuleNotFoundError as error:
+        log.warning(f"without {error.name} no change is known: the plan has only the newest commit and gaps")
+        return []
+    doubts: dict[tuple[str, tuple[str, ...]], Doubt] = {}
+    for change in sorted(now.changes, key=lambda change: (-abs(change.weight), change.key)):
+        settled = change.suppressed in ("small", "noise") or change.exact
+        if change.series.machine != machine or (settled and change.suppressed != "unsure"):
+            continue
+        unsure = change.suppressed == "unsure"
+        commits = (change.commit,) if unsure else change.between
+        text = f"{change.series.suite} {change.series.variant} {change.size:+.1%}"
+        key = ("unsure" if unsure else "open"), commits
+        before = doubts.get(key)
+        cases = frozenset({(change.series.suite, change.series.case)}) | (before.cases if before else frozenset())
+        doubts[key] = Doubt("unsure" if unsure else "open", commits, cases, before.text if before else text)
+    return list(doubts.values())
+
+
+def _json(made: Plan, shards: Sequence[Shard], costs: Costs) -> dict[str, Any]:
+    return {
+        "shards": [str(shard) for shard in shards],
+        "matrix": {"include": [{"shard": str(shard), "name": shard.name} for shard in shards]},
+        "cases_with_known_cost": len(costs.cases),
+        "left_out": made.left_out,
+        "seconds": _sum(made.steps),
+        "steps": [
+            {
+                "commit": step.commit,
+                "why": step.why,
+                "again": step.again,
+                "seconds": step.seconds,
+                "shards": [
+                    {
+                        "shard": str(task.shard),
+                        "seconds": task.seconds,
+                        "cases": [{"suite": suite, "case": case} for suite, case in task.cases],
+                    }
+                    for task in step.tasks
+                ],
+            }
+            for step in made.steps
+        ],
+    }
+
+
+def _print(made: Plan, shards: Sequence[Shard], costs: Costs) -> None:
+    for step in made.steps:
+        shares = ", ".join(f"{task.shard.place}: {len(task.cases)} cases {_text(task.seconds)}" for task in step.tasks)
+        print(f"{step.commit[:8]}  {_text(step.seconds):>9}  {step.why}  ({shares})")
+    loads = dict.fromkeys(shards, 0.0)
+    for step in made.steps:
+        for task in step.tasks:
+            loads[task.shard] += task.seconds or 0.0
+    total = _sum(made.steps)
+    print(
+        f"{len(made.steps)} steps in {_text(total)} of {len(shards)} GPUs; {made.left_out} do not fit into the budget"
+    )
+    for shard in shards:
+        print(f"shard {shard}: {_text(loads[shard] if total is not None else None)}")
+    if not costs.cases:
+        print("No cost is known before something was measured")
+
+
+def _sum(steps: Sequence[Step]) -> float | None:
+    known = [step.seconds for step in steps if step.seconds is not None]
+    return sum(known) if len(known) == len(steps) else None
+
+
+def _text(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:.0f} s"
