@@ -16,6 +16,9 @@ _ROOTS = (".", "src", "python")
 #: Packages that measure, so that a process cannot hold two versions of them.
 _SHARED = frozenset({"torch", "triton", "lockstep", *sys.stdlib_module_names}) - {"test"}
 
+#: Folders of a repository that scripts import and that are not under test.
+_HELPERS = frozenset({"test", "tests", "benchmark", "benchmarks", "examples", "scripts", "tools", "utils"})
+
 
 class NoScript(ValueError):
     """A script cannot be found or read."""
@@ -67,7 +70,7 @@ class Project:
         except GitError as error:
             raise NoScript(f"{file} lies in no git repository, so it has no base: {error}") from error
         local = {**_modules(top), **_modules(file.parent)}
-        imported = set(packages) or _imported(file, local)
+        imported = set(packages) or _imported(file, local) - _HELPERS
         for root in (top / name for name in _ROOTS):
             under_test = tuple(
                 name for name in sorted(imported) if _is_package(root / name) and not _holds(root / name, file)

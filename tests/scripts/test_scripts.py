@@ -298,6 +298,14 @@ def test_a_script_without_a_package_is_under_test_itself(project):
     assert [verdict.outcome for verdict in report.cases] == ["failed"]  # another result
 
 
+def test_helpers_of_tests_are_not_the_package_under_test(project):
+    text = "import torch\nfrom test.reference import right\nfrom tiny_kernels import norm\n"
+    files = {"src/tiny_kernels/__init__": KERNELS, "benchmark/scripts/bench": text, "test/reference": "right = 1\n"}
+    found = Project.of(project(files) / "benchmark/scripts/bench.py")
+    assert (found.packages, found.root.name, found.own) == (("tiny_kernels",), "src", False)
+    assert "test" in found.local
+
+
 def test_what_cannot_be_taken_says_which_line_and_why(project):
     folder = project(
         {
