@@ -1,10 +1,12 @@
 """Which timed record a series repeats, and what contradicts a repeat."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lockstep.asv.repeats import Timed, Work, contradiction, repeatable
+from lockstep.record.file import read_records
 from lockstep.record.model import CostEstimate, Estimate, Record
 
 KEY = ("s", "a", "M=1", "cold")
@@ -94,10 +96,22 @@ def test_a_repeat_is_no_measurement():
 
 @pytest.mark.parametrize(
     ("new", "contradicts"),
-    [(1.5, False), (1.5005, False), (1.504, False), (1.52, True), (1.48, True), (3.0, True)],
+    [(1.5, False), (1.5005, False), (1.519, False), (1.53, True), (1.47, True), (3.0, True)],
 )
 def test_a_ratio_that_differs_beyond_noise_contradicts(new, contradicts):
     assert bool(contradiction(record(speedup=1.5), record(speedup=new))) is contradicts
+
+
+def test_kernels_that_did_not_change_do_not_contradict():
+    # Recorded on one H200; no kernel changed between the two commits. The tuner of one series chose other tiles.
+    folder = Path(__file__).parents[2] / "results" / "h200-unlocked"
+    before, after = (
+        {one.key: one for one in read_records(folder / f"{commit}-lockstep.provenance.jsonl")[1]}
+        for commit in ("ca47948c", "9c3201ae")
+    )
+    both = [key for key in before if key in after and before[key].speedup and after[key].speedup]
+    assert len(both) > 400
+    assert {key[1] for key in both if contradiction(before[key], after[key])} == {"max_autotune"}
 
 
 def test_another_state_contradicts():
