@@ -24,6 +24,10 @@ UNKNOWN_CODE = "whose code is not known"
 #: The part of such a function's fact that differs from process to process.
 _HANDLE = re.compile(r"0x[0-9a-f]+ ")
 
+#: Names that torch.compile gives its own Triton kernels, which Triton does not load: "triton_poi_fused_mul_0" is
+#: another kernel if only a constant differs.
+_GENERATED = re.compile(r" triton_\w*, ")
+
 #: Bytes of an address. Addresses lie at multiples of this number in a parameter, and first in a TMA descriptor.
 _ADDRESS = 8
 
@@ -214,7 +218,7 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
     for node in work:
         code = str(dict(node.facts).get("machine code", ""))
         library = UNKNOWN_CODE in code
-        if node.unknown:
+        if node.unknown or (library and _GENERATED.search(code)):
             return ""
         try:
             [there] = placed((node,), memory.seen_by(functools.partial(own, library=library)))

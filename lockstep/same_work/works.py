@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lockstep.same_work.library_code import names_stand_for_code
 from lockstep.same_work.observe import refusal_digest, work_of
 from lockstep.same_work.read_graph import GraphError, TritonCode
+from lockstep.same_work.values import values_digest
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import skip_reason
@@ -60,9 +63,18 @@ def works(
         device.release()
         return found
 
+    prepared: dict[Any, str] = {}  # by the function that prepares, which variants may share
+
     def one(name: str) -> str:
+        contender = Contender(name, name, family)
         try:
-            return work_of(Contender(name, name, family), draws, device, codes, begin)
+            if not (work := work_of(contender, draws, device, codes, begin)):
+                return ""
+            # The graph has only addresses of what was prepared: other contents may be other work, or wrong.
+            if contender.prepare not in prepared:
+                prepared[contender.prepare] = values_digest(draws[0].prepared(contender))
+            values = prepared[contender.prepare]
+            return hashlib.sha256(f"{work} {values}".encode()).hexdigest()[:16] if values else ""
         except ArmFailed as failure:
             device.release()
             if not device.healthy():

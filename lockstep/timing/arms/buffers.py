@@ -94,6 +94,10 @@ class Buffers:
         alike = len({id(self._placed[contender.prepare]) for contender in contenders}) == 1
         return arms, shared and alike
 
+    def prepared(self, contender: Contender) -> dict[str, Any]:
+        """Return what a contender, of which ``arms`` has made an arm, prepared offline."""
+        return self._placed[contender.prepare][0]
+
     def _share_scratch(self, scratches: Sequence[MutableMapping[Any, torch.Tensor]]) -> bool:
         """Move scratch buffers once per epoch. Return whether all families use the same ones.
 
