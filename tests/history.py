@@ -7,7 +7,7 @@ import json
 import random
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Here:
         host: facts that differ from ``HOST``.
         code: fingerprint of the variant's machine code; "" unknown.
         costs: factor of each cost of the variant, by the quantity that a suite would ask for; {} none was measured.
+        copies: number of the commit whose numbers are copied, because it has the same work; ``None`` to measure.
     """
 
     slower: float = 1.0
@@ -51,6 +52,7 @@ class Here:
     protocol: int = 1
     code: str = ""
     costs: Mapping[str, float] = field(default_factory=dict)
+    copies: int | None = None
 
 
 def commits_of(repo: Path, number: int, touch: Callable[[int], bool] = lambda n: True) -> list[str]:
@@ -88,9 +90,15 @@ def write_history(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "machine.json").write_text(json.dumps({"machine": machine, "arch": "x86_64", "version": 1}))
     benchmarks = {}
-    for number, commit in list(enumerate(commits))[first::every]:
-        here = planted(number)
-        records = list(_records(dice, here, suite, number))
+    written: dict[int, list[Record]] = {}
+    # A commit may copy the numbers of a later one, because a run may begin with the newest commit.
+    for number in sorted(range(first, len(commits), every), key=lambda number: planted(number).copies is not None):
+        here, commit = planted(number), commits[number]
+        if here.copies is None:
+            records = written[number] = list(_records(dice, here, suite, number))
+        else:
+            copied = commits[here.copies]
+            records = [replace(one, same_work_as=copied, code=None, started_at="") for one in written[here.copies]]
         quantities = ("latency", "speedup", *(one for name in here.costs for one in COSTS[name]))
         benchmarks = {f"{suite}.{quantity}": _benchmark(suite, quantity, here) for quantity in quantities}
         _write_asv(results, machine, commit, number, benchmarks, records)

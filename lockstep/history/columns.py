@@ -60,6 +60,9 @@ COLUMNS: Mapping[str, Kind] = {
     "bound": "text",
     "clock_reasons": "text",
     "code": "text",
+    # The first 16 digits of a commit's hash and of a GPU's UUID, see ``lockstep.history.hex_digits``.
+    "same_work_as": "key",
+    "gpu": "key",
 }
 
 #: The value that stands for "unknown" in a column of each kind.

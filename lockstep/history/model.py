@@ -302,6 +302,12 @@ class Trend:
             are not comparable.
         number: calls per sample (asv's stats_number); 0 if unknown.
         repeat: samples per point (asv's stats_repeat); 0 if unknown.
+        same_work_as: the commit whose numbers a point copies (``lockstep.history.hex_digits``), because both give the
+            GPU the same work; 0 for a measurement. A copy adds no evidence.
+        gpu: the GPU that measured the point (``lockstep.history.hex_digits``); 0 if unknown. A series moves where it
+            changes.
+        bridge: log(value / value on another GPU), at a commit that two GPUs measured; NaN at other commits. The point
+            is that of the GPU that measured last.
     """
 
     series: Series
@@ -319,9 +325,18 @@ class Trend:
     version: Ints
     number: Ints
     repeat: Ints
+    same_work_as: NDArray[np.int64]
+    gpu: NDArray[np.int64]
+    bridge: Floats
 
     def __len__(self) -> int:
         return len(self.commit)
+
+
+def gpu_moves(gpu: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether a series moves to another GPU after each of its points except the last; see ``Trend.gpu``."""
+    moves: NDArray[np.bool_] = (gpu[1:] != gpu[:-1]) & (gpu[1:] != 0) & (gpu[:-1] != 0)
+    return moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +362,9 @@ class Point:
         deterministic: 1 if two calls on the same inputs gave the same bits, 0 if not.
         code: machine-code facts as JSON text; "" if the record has none.
         measured_at: ms since 1970; 0 if unknown.
+        same_work_as: the commit whose numbers the point copies, without a measurement; "" for a measurement. Its full
+            hash, or 16 digits if that commit has no results.
+        gpu: the first digits of the UUID of the GPU that measured the point; "" if unknown.
     """
 
     series: Series
@@ -385,3 +403,5 @@ class Point:
     clock_reasons: tuple[str, ...] = ()
     code: str = ""
     measured_at: int = 0
+    same_work_as: str = ""
+    gpu: str = ""

@@ -15,6 +15,7 @@ import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
 from lockstep.history.columns import COLUMNS, FilePoints, blank
+from lockstep.history.hex_digits import copied_words, packed
 from lockstep.history.model import STATES
 from lockstep.history.problems import Complaint
 from lockstep.history.series_ids import SeriesIds, digest
@@ -109,6 +110,8 @@ class _RecordMerger:
         self._ids = ids
         self._versions = dict(asv.versions)
         self._recorded_at = _instant(provenance.recorded_at)
+        host = provenance.host if isinstance(provenance.host, Mapping) else {}
+        self._gpu = words(host.get("gpu_uuid", ""))
         controls = _controls(provenance.controls)
         self._rates = [controls.get(control, {}).get("rate") for control in ("copy", "matmul")]
         self._columns: dict[str, list[Any]] = {}
@@ -198,6 +201,8 @@ class _RecordMerger:
         flops, size = (max(finite(cost) or 0.0, 0.0) for cost in (record.flops, record.bytes))
         ratio, low, high = speedup or (math.nan,) * 3
         clocks = record.clocks
+        copied = words(record.same_work_as)
+        note = copied_words(copied) if copied else words(record.note)
         return {
             "version": version,
             "measured_at": _instant(record.started_at) or self._recorded_at,
@@ -211,7 +216,7 @@ class _RecordMerger:
             "floor_s": floor if floor is not None and floor > 0 else math.nan,
             "floor_source": words(record.floor_source),
             "bound": self._bound(flops, size),
-            "note": words(record.note),
+            "note": note,
             "baseline": words(record.baseline),
             "sm_mhz": _number(clocks.sm_mhz),
             "sm_mhz_low": _number(clocks.sm_mhz_low),
@@ -222,6 +227,8 @@ class _RecordMerger:
             "deterministic": float(record.deterministic) if isinstance(record.deterministic, bool) else math.nan,
             "clock_reasons": "\n".join(words(reason) for reason in clocks.reasons),
             "code": _code(getattr(record, "code", None)),
+            "same_work_as": packed(copied),
+            "gpu": packed(words(record.gpu) or self._gpu),
         }
 
     def _bound(self, flops: float, size: float) -> str:

@@ -39,7 +39,10 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
 }
 
-_NUMBERS = "series, run, version, state, value, low, high, ratio, ratio_low, ratio_high, epochs, mde, number, repeat"
+#: Columns that ``Numbers`` takes as they are.
+_UNCHANGED = ("version", "state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu")
+
+_NUMBERS = ", ".join(("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,7 @@ class Source:
     def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Replace repeated measurements of a commit by one row with their means. The rows must be sorted."""
         if not self.ranks.any() or not len(columns["run"]):
-            return columns
+            return columns | {"bridge": np.full(len(columns["run"]), np.nan)}
         commits = self.commits[lookup(self.ids, columns["run"])[0]]
         same = np.append(False, (np.diff(commits) == 0) & (np.diff(columns["series"]) == 0))
         return averaged(columns, same)
@@ -106,6 +109,9 @@ class Numbers:
     mde: Floats
     number: Ints
     repeat: Ints
+    same_work_as: NDArray[np.int64]
+    gpu: NDArray[np.int64]
+    bridge: Floats
 
 
 #: Columns of points by name, of equal length. Texts and samples are Python objects.
@@ -257,7 +263,7 @@ def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) 
         error=errors(column),
         log_ratio=log_ratios(column),
         ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
-        **{name: column[name] for name in ("version", "state", "value", "low", "high", "mde", "number", "repeat")},
+        **{name: column[name] for name in (*_UNCHANGED, "bridge")},
     )
 
 

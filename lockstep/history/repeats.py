@@ -1,4 +1,4 @@
-"""Average several measurements of one series at one commit into one point.
+"""Average several measurements of one series at one commit on one GPU into one point.
 
 The number is the arithmetic mean, which asv's graphs also show (``Graph.get_data`` of asv 0.6.6 leaves out null and
 NaN). The interval is the mean of the intervals. More measurements do not narrow it, because runs scatter more than the
@@ -29,19 +29,27 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
         same: [rows] whether a row belongs to the same group as the row before it.
 
     Returns:
-        the columns with the means of the valid rows of each group. A row is valid if it has a number, and the same
-        benchmark version as the newest row. Values that cannot be averaged come from the newest valid row.
+        the columns with the means of the valid rows of each group, and "bridge" (see ``Trend``). A row is valid if it
+        has a number, the same benchmark version as the newest row, and the same GPU as the newest measurement. A copy
+        of another commit's number is valid if no row of the group is a measurement. Values that cannot be averaged
+        come from the newest valid row.
     """
+    bridge = np.full(len(same) - int(same.sum()), np.nan)
     if not same.any():
-        return columns
+        return columns | {"bridge": bridge}
     group = np.cumsum(~same) - 1
     groups = int(group[-1]) + 1
     newest = np.append(np.flatnonzero(~same)[1:], len(same)) - 1
     counts = columns["version"] == columns["version"][newest][group]
     measured = counts & np.isfinite(columns["value"])
+    timed = measured & (columns["same_work_as"] == 0)
+    measured &= timed | (np.bincount(group, timed, groups) == 0)[group]
+    gpu = columns["gpu"]
+    elsewhere = measured & (gpu != 0) & (gpu != gpu[_last(measured & (gpu != 0), group, groups)][group])
+    measured &= ~elsewhere
+    elsewhere &= gpu == gpu[_last(elsewhere, group, groups)][group]
     counts &= measured | (np.bincount(group, measured, groups) == 0)[group]
-    last = np.zeros(groups, dtype=np.int64)
-    np.maximum.at(last, group[counts], np.flatnonzero(counts))
+    last = _last(counts, group, groups)
     repeated = np.bincount(group, measured, groups) > 1
     averages = {name: values[last] for name, values in columns.items()}
     for name in columns:
@@ -54,7 +62,17 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
         if "samples" in columns:
             samples = [sample for row in rows.tolist() for sample in columns["samples"][row]]
             averages["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
-    return averages
+    with np.errstate(invalid="ignore", divide="ignore"):
+        here, there = (_means(columns["value"], rows, group, groups) for rows in (measured, elsewhere))
+        bridge = np.log(here / there)
+    return averages | {"bridge": np.where(np.isfinite(bridge), bridge, np.nan)}
+
+
+def _last(rows: NDArray[np.bool_], group: NDArray[Any], groups: int) -> NDArray[np.int64]:
+    """Return the index of the last of these rows in each group; 0 for a group without one."""
+    last = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(last, group[rows], np.flatnonzero(rows))
+    return last
 
 
 def _means(values: NDArray[np.float64], used: NDArray[np.bool_], group: NDArray[Any], groups: int) -> NDArray[Any]:

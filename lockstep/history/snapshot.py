@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.history.columns import COLUMNS
+from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.model import (
     NO_NUMBER,
     STATES,
@@ -107,6 +109,14 @@ class Results:
             return place
         apart = next((known for known in index.apart if known.hash == commit), None)
         return -1 if apart is None else index.place_of_base(apart)
+
+    def commit_of(self, digits: int) -> str:
+        """Return the full hash of a commit from its packed digits, 16 digits if it has no results, and "" for 0."""
+        return self._hashes.get(digits, unpacked(digits))
+
+    @cached_property
+    def _hashes(self) -> dict[int, str]:
+        return {packed(commit.hash): commit.hash for commit in self._contents.commits}
 
     def runs_of(self, machine: str) -> tuple[Run, ...]:
         """Return the runs of a machine, one for each of ``commits(machine)``; () for an unknown machine."""
@@ -337,12 +347,14 @@ class Results:
                 for reason, state in zip(rows["reason"].tolist(), states, strict=True)
             ],
             "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
+            "same_work_as": [self.commit_of(digits) for digits in rows["same_work_as"].tolist()],
+            "gpu": [unpacked(digits)[:8] for digits in rows["gpu"].tolist()],
         }
         return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
 #: Columns that name a point, and those from which its number and its error follow.
-_IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epochs")
+_IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epochs", "same_work_as", "gpu")
 
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096

@@ -10,6 +10,7 @@ import pytest
 from trees import COMMIT, DATE, MACHINE, edit, open_store, read, record, write_measurement
 
 from lockstep.history.display_names import natural, plain
+from lockstep.history.hex_digits import unpacked
 from lockstep.record.file import read_records
 from lockstep.timing.intervals import exponential, log_interval
 
@@ -215,3 +216,12 @@ def test_names_and_units_come_from_the_table_whenever_it_changes(tmp_path):
 )
 def test_a_value_looks_like_no_other(value, shown):
     assert plain(value) == shown
+
+
+def test_the_recorded_history_reads_as_segments_of_three_gpus(recorded):
+    segments = {}
+    for trend in recorded.trends(recorded.series(machine="h200-unlocked", quantity="speedup")):
+        for commit, gpu in zip(trend.commit.tolist(), trend.gpu.tolist(), strict=True):
+            segments.setdefault(commit, set()).add(unpacked(gpu)[:8])
+    gpus = ["739044fb"] * 8 + ["e59cbb46", "1f509920"]
+    assert [segments[commit] for commit in sorted(segments)] == [{gpu} for gpu in gpus]

@@ -226,6 +226,8 @@ def _place(name: SeriesName) -> tuple[str, str, str, str, str]:
 def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) -> Suppressed:
     if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in _CODE):
         return "noise"
+    if change.cause.gpu_moved:
+        return "moved"
     if change.share < threshold.min_effect:
         return "small"
     return "unsure" if change.confidence < threshold.confidence else ""
@@ -236,6 +238,7 @@ _REASONS: Mapping[Suppressed, str] = {
     "small": "it is smaller than min_effect in thresholds.toml",
     "unsure": "it is less sure than confidence in thresholds.toml asks for",
     "noise": "unchanged machine code changes by as much",
+    "moved": "the series moved to another GPU",
 }
 
 

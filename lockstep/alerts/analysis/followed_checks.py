@@ -46,7 +46,7 @@ def follow_checks(
     changed: list[tuple[Followed, Sequence[Change]]] = []
     for (key, trend), (_, error, same) in zip(latencies.items(), _read(results, list(latencies.values())), strict=True):
         base = of_baseline.get(key.of(baselines.get(key.suite, "")), {}) if key not in names else {}
-        ok = trend.state == STATES.index("ok")
+        ok = (trend.state == STATES.index("ok")) & (trend.same_work_as == 0)
         for version, points in enumerate(_by_version(trend, error, ok)):
             baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
             changes = error_changes(points.value, baseline_errors)

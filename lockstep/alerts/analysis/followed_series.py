@@ -40,11 +40,12 @@ class Followed:
 
     Attributes:
         name: the name of the series.
-        trend: the points of the benchmark version that have a number, oldest first.
+        trend: the measurements of the benchmark version that have a number, oldest first.
         values: the numbers for the detector, one for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;
             ``None`` for benchmarks of other projects.
         version: the index of the benchmark version, in the order of first appearance.
+        copies: the points that copy the number of another commit with the same work; ``None`` if there are none.
     """
 
     name: SeriesName
@@ -53,6 +54,7 @@ class Followed:
     own: Floats | None = None
     baseline: Floats | None = None
     version: int = 0
+    copies: Trend | None = None
 
     @property
     def key(self) -> str:
@@ -121,15 +123,17 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
                 continue
             own = trend_of_name.get(replace(name, quantity=time))
             base = trend_of_name.get(replace(name, quantity=time, variant=baseline)) if paired else None
+        copied = trend.same_work_as != 0
+        copies = select(trend, copied) if copied.any() else None
         for version, points in enumerate(by_version(trend)):
             values = values_of(points, paired_numbers(points))
-            series.append(Followed(name, points, values, _at(own, points), _at(base, points), version))
+            series.append(Followed(name, points, values, _at(own, points), _at(base, points), version, copies))
     return series
 
 
 def by_version(trend: Trend) -> list[Trend]:
-    """Return one trend per benchmark version, ordered by first appearance, of only the points that have a number."""
-    numbers = _numbers(trend)
+    """Return one trend per benchmark version, ordered by first appearance, of only the measurements with a number."""
+    numbers = _numbers(trend) & (trend.same_work_as == 0)
     versions = list(dict.fromkeys(trend.version[numbers].tolist()))
     return [select(trend, numbers & (trend.version == version)) for version in versions]
 

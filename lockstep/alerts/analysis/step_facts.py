@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from lockstep.alerts.analysis.followed_series import Followed, series_by_name
-from lockstep.alerts.cause.change_facts import Facts, Move, Step
+from lockstep.alerts.cause.change_facts import Facts, GpuMove, Move, Step
 from lockstep.alerts.cause.code_change import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Change
 from lockstep.detect.findings import Measure
 from lockstep.detect.trend import Better
-from lockstep.history.model import Floats, Point, Run, Series, Trend
+from lockstep.history.hex_digits import packed, unpacked
+from lockstep.history.model import Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 
@@ -51,7 +52,7 @@ class StepBuilder:
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
-        good, last = (int(trend.commit[index]) for index in (first - 1, change.latest))
+        good, last = self._narrowed(followed.copies, int(trend.commit[first - 1]), int(trend.commit[change.latest]))
         commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
@@ -67,7 +68,7 @@ class StepBuilder:
             low=low,
             high=high,
             confidence=change.confidence,
-            first=int(trend.commit[first]),
+            first=min(max(int(trend.commit[first]), good + 1), last),
             last=last,
             good=self._commits[good].hash,
             between=measured if commit_range.unknown else commit_range.commits,
@@ -77,6 +78,7 @@ class StepBuilder:
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
             controls=self._controls(followed, before, after),
+            gpu_move=None if followed.exact else _gpu_move(trend, slice(first - 1, change.latest + 1), worse),
             left=worse * change.left,
             recent=_recent(followed, change, worse),
             old=old,
@@ -84,6 +86,15 @@ class StepBuilder:
             better=better,
             measure=change.measure,
         )
+
+    def _narrowed(self, copies: Trend | None, good: int, last: int) -> tuple[int, int]:
+        """Return a commit before and a commit after a change, which are as close as copies of their work tell."""
+        if copies is None:
+            return good, last
+        places = copies.commit
+        work = [copies.same_work_as == packed(self._commits[place].hash) for place in (good, last)]
+        good = int(places[work[0] & (places > good) & (places < last)].max(initial=good))
+        return good, int(places[work[1] & (places > good)].min(initial=last))
 
     def _facts(self, followed: Followed, index: int) -> Facts:
         trend = followed.trend
@@ -94,7 +105,8 @@ class StepBuilder:
         chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
         sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         lockstep_series = trend.series if trend.benchmark.ours else None
-        facts_key = (int(trend.run[index]), version, *sampling.items(), lockstep_series)
+        gpu = int(trend.gpu[index])
+        facts_key = (int(trend.run[index]), version, gpu, *sampling.items(), lockstep_series)
         # Thousands of changes have the same facts and share one object.
         if facts_key not in self._shared:
             self._shared[facts_key] = Facts(
@@ -103,7 +115,8 @@ class StepBuilder:
                 protocol=_protocol(run),
                 sampling=sampling,
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
-                machine=_hardware(run),
+                # A run may have measured its series on several GPUs.
+                machine=_hardware(run) | ({"gpu_uuid": unpacked(gpu)[:8]} if gpu else {}),
                 code=self._code(lockstep_series, commit) if lockstep_series else None,
             )
         return self._shared[facts_key]
@@ -195,6 +208,19 @@ def _recent(followed: Followed, change: Change, worse: float) -> float | None:
     if change.measure == "difference":
         return worse * (new - old)
     return worse * math.log(new / old) if old > 0 and new > 0 else None
+
+
+def _gpu_move(trend: Trend, around: slice, worse: float) -> GpuMove | None:
+    """Return the move of a series to another GPU among its points ``around`` a change; ``None`` if it did not move."""
+    gpu, bridge = trend.gpu[around], trend.bridge[around]
+    turns = np.flatnonzero(gpu_moves(gpu))
+    if not turns.size:
+        return None
+    # A commit that both GPUs measured is shown as the last point on one or as the first point on the other.
+    at = int(turns[0])
+    log = bridge[at + 1] if np.isfinite(bridge[at + 1]) else -bridge[at]
+    before, after = (unpacked(int(gpu[place]))[:8] for place in (at, turns[-1] + 1))
+    return GpuMove(before, after, worse * float(log) if turns.size == 1 else math.nan)
 
 
 def _seconds(run: Run, control: str) -> float:

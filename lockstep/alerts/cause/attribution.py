@@ -3,7 +3,8 @@
 The questions are asked in this order, and the first that applies gives the cause:
 
 1. A number that was measured differently is not a change of the kernel, so the protocol comes first.
-2. If the untouched controls moved, the machine is the cause.
+2. If the series moved to another GPU, or the untouched controls moved, the machine is the cause. A commit that both
+   GPUs measured tells how much the move explains.
 3. If the toolchain changed, the toolchain is the cause rather than a commit, because it affects every kernel.
 4. If the machine code did not change, the change is noise: the same code cannot have become slower.
 5. Otherwise a commit is the cause. If git does not know the commits between the two measured commits, no commit is
@@ -48,6 +49,12 @@ _SURE = 3.0
 
 _VERSIONS = "versions of packages"
 
+#: Name of the evidence that a series moved to another GPU.
+_MOVED = "GPU"
+
+#: Relative difference between two runs on one GPU (docs/evidence/measuring.md).
+_REPEATED = 0.003
+
 #: Natural log of the factor by which asv's numbers of calls and samples vary by chance. asv chooses them within about a
 #: factor of two: its ``benchmark_timing`` raises the number by a factor of 1.1 to 10 until a sample lasts long enough.
 _CHOSEN = math.log(2.5)
@@ -60,6 +67,11 @@ class Cause:
     kind: Kind
     sentence: str
     evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def gpu_moved(self) -> bool:
+        """Whether the cause is that the series moved to another GPU."""
+        return self.kind == "machine" and any(fact.what == _MOVED for fact in self.evidence)
 
 
 def attribute(step: Step) -> Cause:
@@ -109,6 +121,20 @@ def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
     changed_enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
     not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
     return changed_enough and not_too_much
+
+
+def _gpu_moved(step: Step) -> Cause | None:
+    move = step.gpu_move
+    if move is None:
+        return None
+    moved = Evidence(_MOVED, move.before, move.after)
+    sentence = f"the series moved to another GPU: {moved.text}"
+    if math.isnan(move.log):
+        return Cause("machine", f"{sentence}; no commit was measured on both", (moved,))
+    if not step.low - _REPEATED <= move.log <= step.high + _REPEATED:
+        return None
+    both = Evidence("a commit measured on both", "", f"{math.expm1(move.log):+.1%}")
+    return Cause("machine", f"{sentence}; {both.text}", (moved, both))
 
 
 def _machine(step: Step) -> Cause | None:
@@ -194,6 +220,7 @@ def _unexplained(step: Step) -> Cause:
 
 _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
     _protocol,
+    _gpu_moved,
     _machine,
     _toolchain,
     _unchanged,

@@ -51,6 +51,21 @@ class Move:
 
 
 @dataclass(frozen=True)
+class GpuMove:
+    """A series' move from one GPU to another.
+
+    Attributes:
+        before, after: the first digits of the UUIDs of both GPUs.
+        log: natural log by which the number is worse on the second GPU, at a commit that both measured; NaN if there is
+            no such commit.
+    """
+
+    before: str
+    after: str
+    log: float = math.nan
+
+
+@dataclass(frozen=True)
 class Step(ChangeSize):
     """A change of one series, with the commits and the data that may explain it.
 
@@ -70,6 +85,7 @@ class Step(ChangeSize):
         reported_at: commit at which the change was first reported.
         own, baseline: moves of the variant's own time and of the baseline's time; ``None`` if unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
+        gpu_move: the series' move to another GPU, if the step may lie there.
         left: by how much the newest level is worse than the level before the step, measured like ``size``; 0 if fully
             recovered.
         recent: by how much the median of the last points after the step is worse than that level; ``None`` if unknown.
@@ -92,6 +108,7 @@ class Step(ChangeSize):
     own: Move | None = None
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
+    gpu_move: GpuMove | None = None
     left: float = math.nan
     recent: float | None = None
     old: float | None = None

@@ -1,0 +1,128 @@
+"""Points that copy the numbers of the same work, and series that move from one GPU to another."""
+
+import datetime
+
+import numpy as np
+import pytest
+from history import DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
+
+from lockstep.alerts.analysis.analyse import analyse_results
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.history.store import Store
+from lockstep.suite.thresholds import Thresholds
+
+LENGTH, AT = 36, 20
+NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datetime.UTC)
+OLD, NEW = (f"GPU-{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "ab")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    root = tmp_path_factory.mktemp("copies") / "repo"
+    return root, commits_of(root, LENGTH)
+
+
+@pytest.fixture
+def analysed(repository, tmp_path):
+    root, commits = repository
+
+    def analyse(plan, at_bridge=None):
+        """Write and analyse a history of one machine. Its old GPU measured the commit ``AT`` too, by ``at_bridge``."""
+        write_history(tmp_path / "results", "gpu", commits, plan)
+        rules = tmp_path / "thresholds.toml"
+        rules.write_text('[[same]]\nmachine = "gpu"\nwas = ["gpu-before"]\n' if at_bridge else "")
+        if at_bridge:
+            write_history(tmp_path / "results", "gpu-before", commits, at_bridge, first=AT, every=LENGTH)
+        results = Store.open(tmp_path / "results", cache=tmp_path / "cache", thresholds=rules).current()
+        assert results.problems == ()
+        ranges, kept = Ranges(root, ("kernels",)), AnalysisFile(tmp_path / "found")
+        return results, analyse_results(results, Thresholds(), ranges, NOW, kept)
+
+    return analyse
+
+
+def on(gpu, slower=1.0):
+    return Here(slower=slower, host={"gpu_uuid": gpu})
+
+
+def variants_changes(found):
+    return [change for change in found.changes if change.series.variant == VARIANT]
+
+
+def of(results, quantity="speedup"):
+    [*trends] = results.trends(results.series(benchmark=f"linear.{quantity}", axes={"variant": VARIANT}))
+    return trends
+
+
+def test_a_copy_is_stored_with_the_commit_that_was_timed(analysed, repository):
+    _, commits = repository
+    results, _ = analysed(lambda n: Here(copies=3 if n in (4, 5) else None))
+    for trend in of(results):
+        assert np.flatnonzero(trend.same_work_as).tolist() == [4, 5]
+        assert trend.value[4] == trend.value[3] == trend.value[5]
+        points = results.points(trend.series)
+        assert [point.same_work_as for point in points[3:7]] == ["", commits[3], commits[3], ""]
+        assert points[4].note == f"same work as {commits[3][:8]} (not timed again)"
+
+
+def test_copies_are_no_evidence(analysed):
+    """One wrong measurement, copied twenty times, is not a level."""
+    _, found = analysed(lambda n: Here(slower=1.04 if n == AT else 1.0, copies=AT if n > AT else None))
+    assert found.changes == ()
+
+
+def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repository):
+    """Only every fifth commit was timed; the change is at commit ``AT + 3``, whose work the others copy."""
+    _, commits = repository
+    step = AT + 3
+
+    def plan(n):
+        timed = n % 5 == 0
+        nearest = n - n % 5 if n < step or n > AT + 5 else AT + 5
+        return Here(slower=1.05 if n >= step else 1.0, copies=None if timed or nearest >= LENGTH else nearest)
+
+    _, found = analysed(plan)
+    changes = variants_changes(found)
+    assert changes
+    for change in changes:
+        assert change.cause.kind == "own commit"
+        assert (change.before, change.between) == (commits[step - 1], (commits[step],))
+    [alert] = [alert for alert in found.alerts if alert.topic == "slower"]
+    assert alert.commits == (commits[step],)
+
+
+def test_a_series_that_is_only_copied_still_reports(analysed):
+    _, found = analysed(lambda n: Here(copies=AT if n > AT else None))
+    assert found.alerts == ()
+
+
+def test_a_step_at_a_move_to_another_gpu_is_the_machines(analysed):
+    _, found = analysed(lambda n: on(NEW, 1.03) if n >= AT else on(OLD))
+    changes = variants_changes(found)
+    assert changes
+    for change in changes:
+        assert (change.cause.kind, change.suppressed) == ("machine", "moved")
+        assert change.cause.sentence == (
+            "the series moved to another GPU: GPU aaaaaaaa → bbbbbbbb; no commit was measured on both"
+        )
+    assert found.alerts == ()
+
+
+@pytest.mark.parametrize(("slower", "kinds"), [(1.0, {"machine"}), (1.06, {"own commit"})])
+def test_a_commit_measured_on_both_gpus_tells_what_the_move_explains(analysed, slower, kinds):
+    """The new GPU is 3 % slower, as the commit ``AT`` shows on both. What the commits changed beyond it is theirs."""
+    results, found = analysed(
+        lambda n: on(NEW, 1.03 * slower) if n >= AT else on(OLD), at_bridge=lambda n: on(OLD, slower)
+    )
+    for trend in of(results):
+        assert np.flatnonzero(np.isfinite(trend.bridge)).tolist() == [AT]
+        assert trend.bridge[AT] == pytest.approx(-np.log(1.03), abs=0.005)
+        assert len(trend) == LENGTH
+    changes = variants_changes(found)
+    assert {change.cause.kind for change in changes} == kinds
+    if slower == 1.0:
+        assert "a commit measured on both" in changes[0].cause.sentence
+        assert found.alerts == ()
+    else:
+        assert [alert.topic for alert in found.alerts] == ["slower"]
