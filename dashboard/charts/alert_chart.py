@@ -16,7 +16,7 @@ from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_numbers
 from lockstep.alerts.model import Alert
-from lockstep.history.model import Trend
+from lockstep.history.model import Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 
@@ -74,11 +74,12 @@ def member_chart(
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
         x: list[int | None] = list(trend.commit[shown].tolist())
         y: list[float | None] = [float(f"{value:.6g}") for value in drawn.tolist()]
-        # A line across the range would draw a slope where nothing was measured.
-        gap = int((trend.commit[shown] < measured[0]).sum())
-        x.insert(gap, None)
-        y.insert(gap, None)
-        hover.insert(gap, "")
+        marks = [f"{style.marker}-open" if copied else style.marker for copied in trend.same_work_as[shown].tolist()]
+        # A line across the range would draw a slope where nothing was measured. A move to another GPU is no slope.
+        gaps = {int((trend.commit[shown] < measured[0]).sum()), *(np.flatnonzero(gpu_moves(trend.gpu[shown])) + 1)}
+        for gap in sorted(gaps, reverse=True):
+            for listed, nothing in ((x, None), (y, None), (hover, ""), (marks, style.marker)):
+                listed.insert(gap, nothing)
         colour = style.colour(scheme)
         data.append(
             {
@@ -90,7 +91,7 @@ def member_chart(
                 "text": hover,
                 "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>",
                 "line": {"color": colour, "width": 1.75, "dash": style.dash},
-                "marker": {"color": colour, "size": 5, "symbol": style.marker},
+                "marker": {"color": colour, "size": 5, "symbol": marks},
             }
         )
     if not data:

@@ -15,7 +15,7 @@ from dashboard.charts.axes import commit_axis, fitted, in_zoom, scientific, valu
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
-from dashboard.charts.trend import commit_line, packed, upright, wrapped
+from dashboard.charts.trend import commit_line, packed, symbols, upright, wrapped
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
@@ -107,7 +107,7 @@ def _main(
     shown: Sequence[tuple[Point, Measured]], commits: Sequence[Commit], quantity: Quantity, style: Style, scheme: Scheme
 ) -> list[Figure]:
     data: list[Figure] = []
-    for run in _runs(shown):
+    for run in _segments(shown):
         banded = [(p.commit, n.low, n.high) for p, n in run if n.low is not None and n.high is not None]
         xs = [x for x, _, _ in banded]
         outline = [high for _, _, high in banded] + [low for _, low, _ in reversed(banded)]
@@ -127,14 +127,15 @@ def _main(
                 "y": [y for _, y in scattered],
             }
         )
-    for run in _runs(shown):
+    for run in _segments(shown):
+        hollow = symbols(style.marker, [bool(point.same_work_as) for point, _ in run])
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if len(shown) <= _MARKED else "lines",
                 "name": "value",
                 "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
-                "marker": {"color": style.colour(scheme), "size": 6, "symbol": style.marker},
+                "marker": {"color": style.colour(scheme), "size": 6, "symbol": hollow},
                 "hovertemplate": "%{text}<extra></extra>",
                 "text": [_hover(p, n, quantity, commits[p.commit]) for p, n in run],
                 **_places([p.commit for p, _ in run]),
@@ -162,6 +163,22 @@ def _runs(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Mea
             runs.append([])
         runs[-1].append(entry)
     return runs
+
+
+def _segments(shown: Sequence[tuple[Point, Measured]]) -> list[list[tuple[Point, Measured]]]:
+    """Split the points where the line breaks: at a new benchmark version, or at a move to another GPU."""
+    segments: list[list[tuple[Point, Measured]]] = []
+    for run in _runs(shown):
+        for place, entry in enumerate(run):
+            if not place or moved(run[place - 1][0], entry[0]):
+                segments.append([])
+            segments[-1].append(entry)
+    return segments
+
+
+def moved(before: Point, after: Point) -> bool:
+    """Return whether two points were measured on different GPUs."""
+    return before.gpu != after.gpu and bool(before.gpu and after.gpu)
 
 
 def _samples(point: Point, number: Measured) -> list[float]:
@@ -214,7 +231,7 @@ def _marked(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> Fi
 
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown."""
-    measured_commits = [point.commit for point, _ in _last_version(shown)]
+    measured_commits = [point.commit for point, _ in _last_version(shown) if not point.same_work_as]
     return measured_commits if analysis.levels and analysis.levels[-1].stop == len(measured_commits) else []
 
 
@@ -233,13 +250,10 @@ def _condition_marks(points: Sequence[tuple[Point, Measured | None]], scheme: Sc
 
 
 def changed_conditions(before: Point, after: Point) -> list[str]:
-    """Return "another GPU" if two points were measured on different boards, and ``triton 3.6.0 → 3.7.1`` for each
+    """Return "another GPU" if two points were measured on different GPUs, and ``triton 3.6.0 → 3.7.1`` for each
     toolchain version that differs.
     """
-    if before.run is after.run:
-        return []
-    boards = {before.run.board, after.run.board} - {""}
-    other_board = ["another GPU"] if len(boards) > 1 else []
+    other_board = [f"another GPU, {after.gpu}"] if moved(before, after) else []
     old, new = before.run.toolchain, after.run.toolchain
     versions = [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
     return other_board + versions

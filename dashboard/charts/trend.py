@@ -23,11 +23,15 @@ from lockstep.compare.number_format import THIN, decimals
 from lockstep.compare.row import STATE_LABELS, Measured, Row
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import Quantity
-from lockstep.history.model import STATES, Commit, Floats, Ints
+from lockstep.history.hex_digits import copied_words, unpacked
+from lockstep.history.model import STATES, Commit, Floats, Ints, gpu_moves
 
 Figure = dict[str, Any]
 
 Places = NDArray[np.intp]
+
+#: Maximum number of dots on a line without markers.
+_MOST_DOTS = 200
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def trend(
         variant_rows = rows.select(keys == key_of.get(variant, -1))
         variant_rows = variant_rows.select(np.argsort(variant_rows.columns["commit"], kind="stable"))
         x, (y, low, high) = variant_rows.columns["commit"], variant_rows.interval(quantity.name)
-        for run in _runs(y, variant_rows.columns["version"]):
+        for run in _runs(y, variant_rows):
             visible = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
             drawn.append((y[visible], low[visible], high[visible]))
             if thinned:
@@ -95,6 +99,7 @@ def trend(
                 bands.append(_band(x[known], low[known], high[known], style, scheme, thinned))
                 shape = stroke(style, scheme) | {"name": escape(variant)}
                 lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
+                lines += _dots(variant_rows, run, x, y, shape) if thinned else []
         beside = [entry for entry in apart.get(variant, ()) if in_zoom(entry.place, zoom)]
         unknown = np.full(len(beside), np.nan)
         drawn.append((np.array([entry.value for entry in beside]), unknown, unknown))
@@ -189,10 +194,13 @@ def _signs(marks: Sequence[Mark]) -> Figure:
     }
 
 
-def _runs(y: Floats, version: Ints) -> list[Places]:
-    """Split the indices of a line's numbers where the line breaks: at a new benchmark version or a missing number."""
+def _runs(y: Floats, rows: RowTable) -> list[Places]:
+    """Split the indices of a line's numbers where the line breaks: at a new benchmark version, a missing number, or a
+    move to another GPU.
+    """
     places = np.flatnonzero(~np.isnan(y))
-    turn = (np.diff(places) > 1) | (np.diff(version[places]) != 0)
+    version, gpu = (rows.columns[name][places] for name in ("version", "gpu"))
+    turn = (np.diff(places) > 1) | (np.diff(version) != 0) | gpu_moves(gpu)
     return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
 
 
@@ -216,11 +224,15 @@ def _line(
     shape: Figure,
     thinned: _Thinning | None,
 ) -> Figure:
+    copied = rows.columns["same_work_as"]
     if thinned:
         run = run[outline_points(x[run], y[run], thinned.width)]
         name, unit = shape["name"], escape(quantity.unit)
         hover = f"<b>{name}</b><br><b>%{{y:,.4r}} {unit}</b><br>%{{text}}<extra></extra>"
-        texts = [commits[at].short for at in x[run].tolist()]
+        texts = [
+            f"{commits[at].short}<br>{copied_words(unpacked(digits))}" if digits else commits[at].short
+            for at, digits in zip(x[run].tolist(), copied[run].tolist(), strict=True)
+        ]
         thin = {"mode": "lines", "hovertemplate": hover}
         return shape | thin | {"x": packed(x[run]), "y": packed(y[run]), "text": texts}
     low, high = rows.interval(quantity.name)[1:]
@@ -230,7 +242,22 @@ def _line(
         texts.append(
             hover_text(rows[place], Measured(float(y[place]), *ends), quantity, commit_line(commits[x[place]]))
         )
-    return shape | {"x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
+    marker = shape["marker"] | {"symbol": symbols(shape["marker"]["symbol"], copied[run] != 0)}
+    return shape | {"marker": marker, "x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
+
+
+def _dots(rows: RowTable, run: Places, x: Ints, y: Floats, shape: Figure) -> list[Figure]:
+    """Return dots at the measurements of a line without markers whose other points are copies; [] for other lines."""
+    timed = run[rows.columns["same_work_as"][run] == 0]
+    if not 0 < len(timed) < min(len(run), _MOST_DOTS):
+        return []
+    dots = {"mode": "markers", "marker": shape["marker"] | {"size": 4}, "hoverinfo": "skip", "hovertemplate": None}
+    return [shape | dots | {"x": packed(x[timed]), "y": packed(y[timed])}]
+
+
+def symbols(marker: str, copied: Sequence[bool] | NDArray[np.bool_]) -> str | list[str]:
+    """Return the symbols of points: hollow for points that copy the number of the same work."""
+    return [f"{marker}-open" if hollow else marker for hollow in copied] if any(copied) else marker
 
 
 def packed(values: Floats | Ints) -> dict[str, str]:

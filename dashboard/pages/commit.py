@@ -22,7 +22,7 @@ from lockstep.compare.at_commit import CommitComparison, Compared, compare_commi
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import rows_at
-from lockstep.compare.row import STATE_LABELS, described
+from lockstep.compare.row import described
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
@@ -198,7 +198,7 @@ def _cells(compared: Compared) -> dict[str, Any]:
         "interval": "" if low is None or high is None else span(low, high).removesuffix(" %"),
         "verdict": word(difference.verdict, row.unit),
         "sign": SIGNS[difference.verdict],
-        "state": STATE_LABELS[row.state],
+        "state": row.label,
         "own_change": percent(times.own) if times else None,
         "baseline_change": percent(times.baseline) if times else None,
         "why": ". ".join(part for part in (row.reason, row.note) if part),

@@ -11,7 +11,7 @@ from dash import dcc, html
 from dashboard.address import SeriesAddress
 from dashboard.pages.parts import count
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.row import STATE_LABELS, Row
+from lockstep.compare.row import Row
 
 
 def family_table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
@@ -67,7 +67,7 @@ def _table_cells(row: Row) -> list[Any]:
             text.append(html.Span(ends, className="dim ends"))
         return html.Td(text, className="number")
 
-    state = STATE_LABELS[row.state] + (f": {row.reason}" if row.reason else "")
+    state = row.label + (f": {row.reason}" if row.reason else "")
     return [
         html.Td(row.case, className="mono shape"),
         html.Td(dcc.Link(row.variant, href=SeriesAddress(*row.key).link(), className="link mono")),

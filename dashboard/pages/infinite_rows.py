@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from lockstep.compare.row import STATE_LABELS
+from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
 from lockstep.history.display_names import natural
 from lockstep.history.model import STATES, Floats
@@ -38,9 +38,12 @@ def key_values() -> dict[str, Callable[[Rowed], Sequence[Any]]]:
         return lambda table: [getattr(key, name) for key in table.rows.keys]
 
     named = {"family": "suite", "variant": "variant", "case": "case", "l2": "l2"}
-    return {column: of_key(name) for column, name in named.items()} | {
-        "state": lambda table: [STATE_LABELS[STATES[code]] for code in table.rows.columns["state"].tolist()]
-    }
+    return {column: of_key(name) for column, name in named.items()} | {"state": lambda table: _states(table.rows)}
+
+
+def _states(rows: RowTable) -> list[str]:
+    columns = (rows.columns[name].tolist() for name in ("state", "same_work_as"))
+    return [COPIED if copied else STATE_LABELS[STATES[code]] for code, copied in zip(*columns, strict=True)]
 
 
 def or_none(numbers: Floats) -> list[float | None]:

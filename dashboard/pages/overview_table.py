@@ -13,7 +13,6 @@ from dashboard.address import SeriesAddress
 from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
 from lockstep.alerts.text import amount
-from lockstep.compare.row import STATE_LABELS
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Status, Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
@@ -162,7 +161,7 @@ def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
         "difference": difference_text,
         "sign": SIGNS[status.verdict] if status.worse is not None or difference_text else "",
         "mde": None if row.mde is None else 100 * row.mde,
-        "state": STATE_LABELS[row.state],
+        "state": row.label,
         "stale": status.stale,
         **behind,
         "why": ". ".join(

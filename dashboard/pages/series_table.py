@@ -12,7 +12,7 @@ from dashboard.charts.series_figure import changed_conditions
 from dashboard.charts.telemetry import Points
 from dashboard.pages.parts import commit_link, count, day, minus, table
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.row import STATE_LABELS, Measured
+from lockstep.compare.row import COPIED, STATE_LABELS, Measured
 from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import Commit, Point
 from lockstep.history.snapshot import Results
@@ -93,6 +93,7 @@ def _table_cells(
     commit = commits[point.commit]
     conditions = changed_conditions(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
+    state = f"{COPIED} as {point.same_work_as[:8]}" if point.same_work_as else state
     return [
         html.Td(commit_link(commit, machine)),
         html.Td(day(commit.date), className="dim"),

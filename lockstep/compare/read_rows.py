@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.compare.row_table import (
+    ALWAYS,
     COLUMN_OF,
     SHARED,
     TEXTS,
@@ -92,7 +93,7 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
     for group in (ratio, ~ratio):
         main[row[group]] = np.flatnonzero(group)
     shown = [name for name in SHARED if name in points]
-    columns = {name: points[name][main] for name in ("rank", "commit", *shown)} | {"key": key[main]}
+    columns = {name: points[name][main] for name in (*ALWAYS, *shown)} | {"key": key[main]}
     for name in TEXTS:
         columns[name] = _interned(columns[name]) if name in columns else _without_text(count)
     for code, name in enumerate(PARTS):

@@ -10,6 +10,8 @@ from lockstep.compare.shown_quantities import QUANTITIES, RELATIVE, VALUE, Quant
 from lockstep.history.model import SeriesKey, State
 from lockstep.record.quantity import SUITE_BENCHMARK, Better
 
+#: The label of a point that copies the number of another commit with the same work.
+COPIED = "same work"
 STATE_LABELS: dict[State, str] = {"ok": "ok", "na": "n/a", "failed": "failed", "bare": "no provenance"}
 
 
@@ -63,6 +65,7 @@ class Row:
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         mde: the smallest relative change that the measurement could detect.
         check_error: the norm of the error against the reference, divided by the reference's norm.
+        copied: whether the numbers are those of another commit with the same work, which the note names.
     """
 
     key: SeriesKey
@@ -84,6 +87,12 @@ class Row:
     better: Better = "lower"
     baseline: str = ""
     check_error: float | None = None
+    copied: bool = False
+
+    @property
+    def label(self) -> str:
+        """The words for the row's state."""
+        return COPIED if self.copied else STATE_LABELS[self.state]
 
     @property
     def machine(self) -> str:

@@ -29,7 +29,9 @@ Columns = Mapping[str, NDArray[Any]]
 _DIRECTIONS: Mapping[Better, int] = {"lower": 1, "higher": -1, "neither": 0}
 
 TEXTS = ("reason", "note", "bound", "baseline", "clock_reasons")
-#: Columns that a row takes from its point unchanged.
+#: Columns that every row takes from its point unchanged.
+ALWAYS = ("rank", "commit", "same_work_as", "gpu")
+#: Other columns that a row takes from its point unchanged.
 SHARED = (*("state", "version", "flops", "bytes", "floor_s", "mde", "sm_mhz", "check_error"), *TEXTS)
 #: Column that a quantity needs besides its number and interval.
 COLUMN_OF = {"floor": "floor_s", "bandwidth": "bytes", "compute": "flops", "error": "check_error"}
@@ -75,7 +77,8 @@ class RowTable(Sequence[Row]):
 
     Attributes:
         columns: columns by name, of equal length. "key", "commit" and "rank" are indices into the machine's keys,
-            commits and series, and "version" is an index into ``Results.versions``. The numbers
+            commits and series, and "version" is an index into ``Results.versions``. "same_work_as" and "gpu" are those
+            of ``Trend``. The numbers
             "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the columns "…_low", "…_high"
             and "…_error". Unknown numbers are NaN. A column without any number is left out.
     """
@@ -308,6 +311,7 @@ class RowTable(Sequence[Row]):
             better=benchmark.better,
             baseline=self.at("baseline", index),
             check_error=self.number("check_error", index),
+            copied=bool(self.at("same_work_as", index)),
         )
 
     def _measured(self, part: Part, index: int) -> Measured | None:
@@ -333,7 +337,7 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
 
 def no_columns() -> Columns:
     """Return the columns of a table without rows."""
-    numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", "commit", "rank", "version", "state")}
+    numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", *ALWAYS, "version", "state")}
     return {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | numbers
 
 
