@@ -16,8 +16,8 @@ _MOST = 50
 class FamilyAddress:
     """The address of a family page: machine, suite and the reader's choices. An empty choice is the page's default.
 
-    ``zoom`` is the visible range of the trends, from and to a position on the commit axis, where the machine's oldest
-    commit is at 0; () shows all commits.
+    ``axis`` is "date" if commits stand at their dates; else they stand in order. ``zoom`` is the visible range of the
+    trends, from and to a position on that axis, where the machine's oldest commit is at 0; () shows all commits.
     """
 
     machine: str
@@ -27,12 +27,14 @@ class FamilyAddress:
     quantities: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     zoom: tuple[float, ...] = ()
+    axis: str = ""
 
     def link(self) -> str:
         """Return the page's path, which begins with "/", and its query."""
         repeated_keys = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in repeated_keys for value in values]
-        query += [(key, text) for key, text in (("l2", self.l2), ("zoom", zoom_text(self.zoom))) if text]
+        choices = ("l2", self.l2), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)
+        query += [(key, text) for key, text in choices if text]
         path = f"{root()}/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
         return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
@@ -52,6 +54,7 @@ def parse_family(path: str, search: str) -> FamilyAddress | None:
         quantities=chosen["quantity"],
         variants=chosen["variants"],
         zoom=zoom_of(query.get("zoom", [""])[0]),
+        axis=query.get("axis", [""])[0],
     )
 
 
@@ -115,7 +118,7 @@ class SeriesAddress:
     Attributes:
         machine, suite, variant, case, l2: identify the series.
         quantity: the quantity that the page shows; "" for the quantity that the detector follows.
-        zoom: the visible range of commits, see ``FamilyAddress``.
+        zoom, axis: the visible range of commits and their axis, see ``FamilyAddress``.
     """
 
     machine: str
@@ -125,6 +128,7 @@ class SeriesAddress:
     l2: str = ""
     quantity: str = ""
     zoom: tuple[float, ...] = ()
+    axis: str = ""
 
     def link(self) -> str:
         """Return the page's path, which begins with "/", and its query."""
@@ -153,7 +157,7 @@ def parse_series(path: str, search: str) -> SeriesAddress | None:
     parts = path.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "series":
         return None
-    chosen = query_values(search, "variant", "case", "l2", "quantity")
+    chosen = query_values(search, "variant", "case", "l2", "quantity", "axis")
     [zoom] = query_values(search, "zoom").values()
     return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(zoom))
 

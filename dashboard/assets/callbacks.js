@@ -68,28 +68,29 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       if (!last || !last.value) return dash_clientside.no_update;
       const moved = last.value;
       const range = moved["xaxis.range"] || [moved["xaxis.range[0]"], moved["xaxis.range[1]"]];
-      const whole = moved["xaxis.autorange"] || last.prop_id.endsWith("machine.value");
+      const whole = moved["xaxis.autorange"] || /(machine|axis)\.value$/.test(last.prop_id);
       if (!whole && range[0] === undefined) return dash_clientside.no_update;
       const zoom = whole ? "" : range.map((end) => end.toFixed(2)).join(",");
       return zoom === known ? dash_clientside.no_update : zoom;
     },
 
-    seriesLink: (quantity, zoom, kept) => {
+    seriesLink: (quantity, zoom, axis, kept) => {
       const { variant, case: label, l2 } = kept;
-      return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom });
+      return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom, axis: axis === "date" && axis });
     },
 
     // The server searches long tables, see askAgain.
     search: (text, options) => (options.cacheBlockSize ? dash_clientside.no_update : { ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location, which would build the page again after every choice.
-    permalink: (machine, cases, l2, quantities, variants, zoom, suite) => {
+    permalink: (machine, cases, l2, quantities, variants, zoom, axis, suite) => {
       const query = [
         ...(cases || []).map((one) => ["case", one]),
         ...(quantities || []).map((one) => ["quantity", one]),
         ...(variants || []).map((one) => ["variants", one]),
         ...(l2 ? [["l2", l2]] : []),
         ...(zoom ? [["zoom", zoom]] : []),
+        ...(axis === "date" ? [["axis", axis]] : []),
       ].map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
       const path = lockstepPath(`/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`);
       history.replaceState(history.state, "", `${path}?${query.join("&")}`);

@@ -14,6 +14,7 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.apart import Apart
+from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.change_marks import marks
 from dashboard.charts.cost_against_latency import against
 from dashboard.charts.roofline import roofline
@@ -23,7 +24,7 @@ from dashboard.charts.trend import commit_line, trend
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
-from dashboard.pages.parts import back_link, graph, in_browser, labelled, loading, mono, notice, waiting
+from dashboard.pages.parts import axis_choice, back_link, graph, in_browser, labelled, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -92,6 +93,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             className="cases filter",
         ),
         labelled("L2", dmc.SegmentedControl(id="family-l2", data=caches, value=l2), hidden=len(caches) < 2),
+        axis_choice("family-axis", address.axis),
         html.Div(
             [
                 html.Span("Quantity", className="label"),
@@ -143,7 +145,8 @@ def layout(results: Results, address: FamilyAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that draw a family's trends and newest numbers, and write the choices into the address."""
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
-    inputs = [*chosen, Input("family-zoom", "data"), Input("colours", "data"), Input("version", "data")]
+    view = Input("family-zoom", "data"), Input("family-axis", "value")
+    inputs = [*chosen, *view, Input("colours", "data"), Input("version", "data")]
 
     @app.callback(Output("family-trend", "children"), *inputs, State("family-suite", "data"))
     def draw(
@@ -153,13 +156,14 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         quantities: list[str] | None,
         variants: list[str] | None,
         zoom: str | None,
+        axis: str,
         scheme: Scheme | None,
         _: str | None,
         suite: str,
     ) -> Any:
         if scheme is None:
             return no_update
-        results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom)
+        results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
         return trends(results, address, scheme, findings.of_machine(results, address.machine))
 
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
@@ -182,7 +186,6 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         address = _address(suite, machine, cases, l2, (), variants)
         return no_update if scheme is None else latest(store.current(), address, scheme)
 
-    zoom, suite = Input("family-zoom", "data"), State("family-suite", "data")
     charts = Input({"type": "family-chart", "at": ALL}, "relayoutData")
     in_browser(
         app,
@@ -190,9 +193,11 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("family-zoom", "data"),
         charts,
         Input("family-machine", "value"),
+        Input("family-axis", "value"),
         State("family-zoom", "data"),
     )
-    in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, zoom, suite)
+    suite = State("family-suite", "data")
+    in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, *view, suite)
 
 
 def _address(
@@ -203,10 +208,11 @@ def _address(
     quantities: Sequence[str] | None,
     variants: Sequence[str] | None,
     zoom: str | None = "",
+    axis: str = "",
 ) -> FamilyAddress:
     """Return the address that restores the values of the family page's controls. An empty control is ``None``."""
     shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
-    return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""))
+    return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""), axis=axis)
 
 
 def trends(
@@ -223,6 +229,7 @@ def trends(
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
     apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
     place = {commit.hash: at for at, commit in enumerate(commits)}
+    zoom = in_order(address.zoom, commits) if address.axis == "date" else address.zoom
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     charts: list[Any] = []
     for case in cases:
@@ -248,12 +255,13 @@ def trends(
                     style_of,
                     scheme,
                     marks_of[name],
-                    address.zoom,
+                    zoom,
                     columns if long else 0,
                     _apart(results, address.machine, apart_rows.of(own_keys), name),
                 )
             chart: Any
             if figure is not None:
+                figure = by_date(figure, commits) if address.axis == "date" else figure
                 identity = {"type": "family-chart", "at": len(charts)}
                 chart = graph(figure, f"{quantity.label} of {case} over the commits", id=identity)
             else:

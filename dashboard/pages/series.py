@@ -12,10 +12,22 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
+from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.cause_colours import cause_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.parts import back_link, commit_link, graph, in_browser, labelled, loading, mono, notice, waiting
+from dashboard.pages.parts import (
+    axis_choice,
+    back_link,
+    commit_link,
+    graph,
+    in_browser,
+    labelled,
+    loading,
+    mono,
+    notice,
+    waiting,
+)
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
@@ -71,18 +83,21 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
-                labelled(
-                    "Quantity",
-                    dmc.SegmentedControl(
-                        id="series-quantity",
-                        data=[{"value": choice.name, "label": choice.label} for choice in choices],
-                        value=address.quantity
-                        if address.quantity in [choice.name for choice in choices]
-                        else choices[0].name,
+                [
+                    labelled(
+                        "Quantity",
+                        dmc.SegmentedControl(
+                            id="series-quantity",
+                            data=[{"value": choice.name, "label": choice.label} for choice in choices],
+                            value=address.quantity
+                            if address.quantity in [choice.name for choice in choices]
+                            else choices[0].name,
+                        ),
+                        hidden=len(choices) < 2,
                     ),
-                ),
+                    axis_choice("series-axis", address.axis),
+                ],
                 className="controls",
-                hidden=len(choices) < 2,
             ),
             loading(html.Div(waiting(), id="series-facts", className="facts")),
             html.Figure(
@@ -126,21 +141,24 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("series-table", "children"),
         Input("series-quantity", "value"),
         Input("series-zoom", "data"),
+        Input("series-axis", "value"),
         Input("colours", "data"),
         Input("version", "data"),
         State("series-address", "data"),
     )
     def draw(
-        quantity: str, zoom: str | None, scheme: Scheme | None, version: str | None, stored: dict[str, Any]
+        quantity: str, zoom: str | None, axis: str, scheme: Scheme | None, version: str | None, stored: dict[str, Any]
     ) -> tuple[Any, ...]:
         if scheme is None:
             return (no_update,) * 6
         results = store.current()
-        address = SeriesAddress(**{**stored, "quantity": quantity, "zoom": zoom_of(zoom or "")})
+        commits = results.commits(stored["machine"])
+        visible = in_order(zoom_of(zoom or ""), commits) if axis == "date" else zoom_of(zoom or "")
+        address = SeriesAddress(**{**stored, "quantity": quantity, "zoom": visible})
         machine_findings = findings.of_machine(results, address.machine)
         shown = view(results, address, machine_findings)
         figure = chart(results, address, shown, scheme)
-        commits = results.commits(address.machine)
+        figure = by_date(figure, commits) if axis == "date" else figure
         return (
             figure,
             {"height": figure_height(figure)},
@@ -153,14 +171,16 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             ],
         )
 
+    axis = Input("series-axis", "value")
     zoomed = State("series-zoom", "data")
-    in_browser(app, "zoomed", Output("series-zoom", "data"), Input("series-chart", "relayoutData"), zoomed)
+    in_browser(app, "zoomed", Output("series-zoom", "data"), Input("series-chart", "relayoutData"), axis, zoomed)
     in_browser(
         app,
         "seriesLink",
         Output("series-address", "modified_timestamp"),
         Input("series-quantity", "value"),
         Input("series-zoom", "data"),
+        axis,
         State("series-address", "data"),
     )
 

@@ -128,7 +128,7 @@ def test_series_missing_at_the_newest_commit_are_stale(store, client):
 def test_the_family_page_draws_what_its_address_asks_for(client):
     at, variants, seen, state = (MACHINE, [CASE], "cold"), ["splitk", "torch"], ("light", None), ("linear",)
     chosen = (*at, ["latency", "speedup"], variants)
-    charts = call(client, "family-trend.children", *chosen, "", *seen, state=state)["family-trend"]["children"]
+    charts = call(client, "family-trend.children", *chosen, "", "order", *seen, state=state)["family-trend"]["children"]
     assert len(charts) == 2
     text = json.dumps(call(client, "family-latest.children", *at, variants, *seen, state=state)["family-latest"])
     assert "6.188" in text
@@ -139,7 +139,18 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 def test_before_the_colours_are_known_nothing_is_drawn(client):
     state = ("linear",)
     answer = call(
-        client, "family-trend.children", MACHINE, [CASE], "cold", ["latency"], ["splitk"], "", None, None, state=state
+        client,
+        "family-trend.children",
+        MACHINE,
+        [CASE],
+        "cold",
+        ["latency"],
+        ["splitk"],
+        "",
+        "order",
+        None,
+        None,
+        state=state,
     )
     assert answer == {}
 
@@ -147,7 +158,18 @@ def test_before_the_colours_are_known_nothing_is_drawn(client):
 @pytest.mark.parametrize("chosen", [None, []])
 def test_an_empty_choice_is_reported(client, chosen):
     answer = call(
-        client, "family-trend.children", MACHINE, chosen, "cold", chosen, chosen, None, "dark", None, state=("linear",)
+        client,
+        "family-trend.children",
+        MACHINE,
+        chosen,
+        "cold",
+        chosen,
+        chosen,
+        None,
+        "order",
+        "dark",
+        None,
+        state=("linear",),
     )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 

@@ -151,7 +151,7 @@ def test_the_page_answers_and_its_address_restores_it(shown):
     store, findings = shown
     client = create_app(store, findings=findings).server.test_client()
     kept = {**vars(address), "zoom": list(address.zoom)}
-    answer = call(client, "series-facts.children", "latency", "10.50,42.00", "light", None, state=(kept,))
+    answer = call(client, "series-facts.children", "latency", "10.50,42.00", "order", "light", None, state=(kept,))
     assert answer["series-chart"]["figure"]["layout"]["xaxis"]["range"] == [10.5, 42.0]
     assert "Latency \\u00b5s" in str(answer).encode("unicode_escape").decode().replace("\\xb5", "\\u00b5")
 
