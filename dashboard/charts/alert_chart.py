@@ -78,8 +78,10 @@ def member_chart(
         # A line across the range would draw a slope where nothing was measured. A move to another GPU is no slope.
         gaps = {int((trend.commit[shown] < measured[0]).sum()), *(np.flatnonzero(gpu_moves(trend.gpu[shown])) + 1)}
         for gap in sorted(gaps, reverse=True):
-            for listed, nothing in ((x, None), (y, None), (hover, ""), (marks, style.marker)):
-                listed.insert(gap, nothing)
+            x.insert(gap, None)
+            y.insert(gap, None)
+            hover.insert(gap, "")
+            marks.insert(gap, style.marker)
         colour = style.colour(scheme)
         data.append(
             {

@@ -39,13 +39,13 @@ def _places(commits: Sequence[Commit]) -> Floats:
 def in_order(zoom: tuple[float, ...], commits: Sequence[Commit]) -> tuple[float, ...]:
     """Return the range of positions by order that shows the same commits as the range ``zoom`` of positions by date."""
     places = _places(commits)
-    return tuple(_moved(zoom, places, np.arange(len(places))).tolist())
+    return tuple(_moved(zoom, places, np.arange(len(places), dtype=np.float64)).tolist())
 
 
 def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]:
     """Move a chart's points and marks to the dates of the commits, and label its axis with dates."""
     places = _places(commits)
-    order = np.arange(len(places))
+    order = np.arange(len(places), dtype=np.float64)
     for trace in figure["data"]:
         xs = _moved(_positions(trace), order, places).tolist()
         trace["x"] = [None if x != x else round(x, 3) for x in xs]
@@ -73,7 +73,7 @@ def _positions(trace: dict[str, Any]) -> Floats:
     if x is None:
         y = trace["y"]
         count = len(y) if isinstance(y, list) else len(base64.b64decode(y["bdata"])) // int(y["dtype"][-1])
-        return trace["x0"] + trace["dx"] * np.arange(count, dtype=np.float64)
+        return float(trace["x0"]) + float(trace["dx"]) * np.arange(count, dtype=np.float64)
     return np.array(x, dtype=np.float64)
 
 
@@ -81,4 +81,5 @@ def _moved(values: Sequence[float] | Floats, old: Floats, new: Floats) -> Floats
     """Return values at positions ``new`` instead of ``old``; beyond both ends they keep their distance."""
     numbers = np.array(values, dtype=np.float64)
     outside = (numbers < old[0]) | (numbers > old[-1])
-    return np.where(outside, numbers, np.interp(numbers, old, new))
+    moved: Floats = np.where(outside, numbers, np.interp(numbers, old, new))
+    return moved

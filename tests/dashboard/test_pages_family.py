@@ -32,7 +32,7 @@ def test_a_change_is_marked_with_its_commit_and_cause(shown):
     go.Figure(figure)
     signs = figure["data"][-1]
     assert (signs["text"], signs["x"]) == (["▼"], [COMMITS * 2 / 3 - 0.5])
-    for part in ("triton", "+6.9 %", "own commit", "Commit 40", "cd34"):
+    for part in ("triton", "+6.9 %", "own commit", "Commit 40", "code changed"):
         assert part in signs["hovertext"][0]
 
 

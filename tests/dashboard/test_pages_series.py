@@ -48,7 +48,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert (line["x0"], line["dx"], len(line["y"])) == (0, 1, COMMITS)
     text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
-    assert "cd34" in text
+    assert "matmul machine code changed" in text
 
 
 def test_texts_of_neighbouring_changes_stand_above_one_another(shown):
