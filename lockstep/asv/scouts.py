@@ -23,7 +23,7 @@ from lockstep.suite.definition import Suite
 Works = dict[tuple[str, str, str], Mapping[str, str]]
 
 #: GPU memory of all processes together is what limits their number.
-_MOST = 12
+_MOST = 24
 
 
 @dataclass
