@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from lockstep.gate.extensions import keep_extensions_apart
 from lockstep.gate.namespaces import Sides
 
 #: Added to the namespaces of base.
@@ -29,7 +30,10 @@ _BY_NAME = (
 
 
 def keep_apart(sides: Sides, base: str) -> None:
-    """Let the packages of base register their operators apart from now on. ``base`` is the name of that side."""
+    """Let the packages of base register operators and build extensions apart from now on.
+
+    ``base`` is the name of that side.
+    """
 
     under_test = {*sides.packages, *sides.definitions}
 
@@ -47,6 +51,7 @@ def keep_apart(sides: Sides, base: str) -> None:
         if hasattr(torch.library, function):
             setattr(torch.library, function, _renaming(getattr(torch.library, function), own))
     torch.library.Library.__init__ = _renaming(torch.library.Library.__init__, own, at=1)  # type: ignore[method-assign]
+    keep_extensions_apart(own)
 
 
 def _renaming(original: Callable[..., Any], own: Callable[[Any, str], Any], at: int = 0) -> Any:
