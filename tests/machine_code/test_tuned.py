@@ -58,6 +58,12 @@ SUITE = """
             return double(x)
 
         @variant
+        def stored(self, x):
+            from toy.stored import double
+
+            return double(x)
+
+        @variant
         def memory(self, x):
             from toy.memory import double
 
@@ -234,8 +240,41 @@ TWELVE = """
     double = call
 """
 
+#: Stores what a tuner compiled, and launches it itself from the second call on, as FlagGems does.
+STORED = """
+    import functools
+
+    import torch
+    import triton
+
+    from toy.scale import scale
+
+
+    class Stored:
+        def __init__(self, tuner):
+            self.tuner, self.compiled = tuner, {}
+
+        def run(self, *arguments, grid):
+            if arguments[-1] in self.compiled:
+                kernel, settings = self.compiled[arguments[-1]]
+                return kernel[(*grid(settings), 1, 1)](*arguments, settings["BLOCK"])
+            kernel = self.tuner.run(*arguments, grid=grid, warmup=False)
+            self.compiled[arguments[-1]] = kernel, self.tuner.best_config.kwargs
+
+
+    entry = Stored(scale)
+
+
+    def double(x):
+        torch.cuda.get_device_capability((0, "what torch takes for the current device"))
+        out = torch.empty_like(x)
+        entry.run(x, out, x.numel(), grid=lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),))
+        return out
+"""
+
 FILES = {
-    "__init__": "from toy import addresses, memory, scale, twelve\n",
+    "__init__": "from toy import addresses, memory, scale, stored, twelve\n",
+    "stored": STORED,
     "scale": SCALE,
     "memory": MEMORY,
     "addresses": ADDRESSES,
@@ -323,6 +362,13 @@ def test_a_changed_configuration_is_compared_with_itself(base, suite, room):
 
 def test_what_strangers_packages_do_stops_no_trace(codes):
     assert (of(codes, "twelve").unknown, len(of(codes, "twelve").kernels)) == ("", 3)
+
+
+def test_a_compiled_kernel_that_a_package_launches_itself_is_its_launches(codes):
+    stored, tuned = of(codes, "stored"), of(codes, "tuned")
+    assert (stored.unknown, quantity_ranges(stored)) == ("", quantity_ranges(tuned))
+    assert [kernel.configuration for kernel in stored.kernels] == [kernel.configuration for kernel in tuned.kernels]
+    assert stored.host == tuple(step for step in tuned.host if not step.startswith("tunes "))
 
 
 def test_a_question_of_a_module_stops_only_the_cases_that_reach_it(codes):

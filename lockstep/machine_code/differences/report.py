@@ -30,7 +30,10 @@ ADVICE = {
     "torch.compile": "Do: nothing; `lockstep gate` on a GPU sees what torch.compile launches",
     "operator": "Do: nothing; `lockstep gate` on a GPU sees what the operator launches",
     "random": "Do: draw random numbers on the device, or pass them as arguments",
-    "without a GPU": "Do: take what decides a launch from shapes, not from values of tensors",
+    "without a GPU": (
+        "Do: take what decides a launch from shapes, not from values of tensors; a package that looks for its GPU may "
+        "have a setting that names it"
+    ),
     "": "Do: nothing; `lockstep gate` on a GPU compares these cases",
 }
 

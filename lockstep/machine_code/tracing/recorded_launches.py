@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.machine_code.targets import Target
@@ -20,23 +20,48 @@ from lockstep.machine_code.tracing.trace_listener import Listener, heard_by
 _DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
 
 
+#: Receives a launch: the request to compile, the grid, and the arguments in order, without those that are constants.
+Note = Callable[["Request", tuple[int, ...], tuple[Any, ...]], None]
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A request to compile: a kernel specialised for its arguments, with options, for a target."""
+    """A request to compile: a kernel specialised for its arguments, with options, for a target.
+
+    To the code under test it is the compiled kernel, which launches with ``request[grid](*arguments)``.
+
+    Attributes:
+        tuned: if a tuner made the last launch: the launch of each configuration, by what it sets, with its grid.
+    """
 
     function: Any
     source: Any
     options: Any
     target: Target
+    tuned: dict[str, tuple[Request, tuple[int, ...]]] = field(default_factory=dict)
+
+    def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
+        """Return what launches the kernel; if a tuner chose it, each configuration is launched."""
+
+        def launch(*arguments: Any, **_: Any) -> None:
+            parameters = self.function.params
+            if len(arguments) == len(parameters):
+                pairs = zip(parameters, arguments, strict=True)
+                arguments = tuple(value for parameter, value in pairs if not parameter.is_constexpr)
+            sizes = [int(size) for size in grid]
+            while len(sizes) > 1 and sizes[-1] == 1:
+                sizes.pop()  # a compiled kernel takes three sizes
+            own = tuple(sizes)
+            for configuration, (request, shape) in (self.tuned or {"": (self, own)}).items():
+                with heard_by(configuration=configuration):
+                    Listener.launch(request, own if request is self else shape, arguments)
+
+        return launch
 
     def __getattr__(self, name: str) -> Any:
         """Make the trace untrusted: a compiled kernel's attributes are not known, because traces do not compile."""
         Listener.distrust(f"asks a compiled kernel for {name}")
         raise AttributeError(name)
-
-
-#: Receives a launch: the request to compile, the grid, and the arguments in order, without those that are constants.
-Note = Callable[[Request, tuple[int, ...], tuple[Any, ...]], None]
 
 
 def settings(configuration: Any) -> str:
@@ -58,6 +83,7 @@ def noted(target: Target, note: Note) -> Iterator[None]:
     from triton.runtime.jit import JITFunction
 
     run, do_compile, tune = JITFunction.run, JITFunction._do_compile, Autotuner.run
+    grids: dict[Request, tuple[int, ...]] = {}
 
     def note_request(
         self: Any, key: Any, signature: Any, device: int, constexprs: Any, options: Any, attrs: Any, warmup: bool
@@ -73,7 +99,8 @@ def noted(target: Target, note: Note) -> Iterator[None]:
             shape = grid(bound) if callable(grid) else grid
             constant = {parameter.name for parameter in self.params if parameter.is_constexpr}
             arguments = tuple(value for name, value in bound.items() if name not in constant)
-            note(request, tuple(int(size) for size in shape), arguments)
+            grids[request] = tuple(int(size) for size in shape)
+            note(request, grids[request], arguments)
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -82,17 +109,24 @@ def noted(target: Target, note: Note) -> Iterator[None]:
             deciding = ", ".join(f"{name}={getattr(self, name, None)}" for name in _DECIDING)
             Listener.step(f"tunes kernel={getattr(self.base_fn, '__name__', '')}, {deciding}")
         self.nargs = dict(zip(self.arg_names, args, strict=False))
+        tuned: dict[str, tuple[Request, tuple[int, ...]]] = {}
         for configuration in configurations:
+            self.best_config = configuration
             if configuration.pre_hook is not None:
                 configuration.pre_hook({**self.nargs, **kwargs, **configuration.all_kwargs()})
             with heard_by(configuration=settings(configuration)):
                 request = self.fn.run(*args, **kwargs, **configuration.all_kwargs())
+            if request in grids:
+                tuned[settings(configuration)] = request, grids[request]
         self.nargs = None
+        if len(configurations) > 1 and isinstance(request, Request):
+            request.tuned.update(tuned)
         return request
 
     JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
     stand_in(target)
     try:
-        yield
+        with heard_by(launch=note):
+            yield
     finally:
         JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune

@@ -104,7 +104,10 @@ def answer_as(target: Target) -> None:
 
     def of_device(answer: Any) -> Callable[..., Any]:
         def ask(device: Any = None) -> Any:
-            index = device if isinstance(device, int) else torch.device(device).index if device is not None else 0
+            # Like torch, which takes what is no device for the current one.
+            given = torch.device(device) if isinstance(device, str) else device
+            index = given if isinstance(given, int) else getattr(given, "index", 0)
+            index = 0 if callable(index) else index  # a tuple has a method of this name
             if index not in (None, 0, -1):
                 raise AssertionError("Invalid device id")
             return answer

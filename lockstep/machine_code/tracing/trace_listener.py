@@ -16,6 +16,7 @@ class Listener:
     Attributes:
         distrust: receives reasons to distrust the trace.
         step: receives steps of the host side.
+        launch: receives launches of kernels that the code under test compiled before.
         place: returns the made-up address of a byte of a storage.
         configuration: what the configuration of the tuned kernel that is launched sets, or "".
         capturing: whether the call runs as while a CUDA graph is captured for measuring.
@@ -23,6 +24,7 @@ class Listener:
 
     distrust: Callable[[str], None] = staticmethod(lambda reason: None)
     step: Callable[[str], None] = staticmethod(lambda step: None)
+    launch: Callable[[Any, tuple[int, ...], tuple[Any, ...]], None] = staticmethod(lambda *_: None)
     place: Callable[[torch.UntypedStorage, int], int] | None = None
     configuration = ""
     capturing = False
