@@ -92,7 +92,7 @@ def member_chart(
                 "y": y,
                 "text": hover,
                 "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>",
-                "line": {"color": colour, "width": 1.75, "dash": style.dash},
+                "line": {"color": colour, "width": 1.75, "dash": style.dash, "shape": "hv"},
                 "marker": {"color": colour, "size": 5, "symbol": marks},
             }
         )

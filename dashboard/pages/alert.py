@@ -11,13 +11,13 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
-from dashboard.address import CommitAddress, SeriesAddress, link
+from dashboard.address import SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, do, form
-from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
-from dashboard.pages.reproduce import alert_commands
+from dashboard.pages.alert_story import next_steps, register_source, since, why
+from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
@@ -25,15 +25,16 @@ from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError,
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.ranking import confidence
-from lockstep.alerts.text import amount, by, culprits, headline, interval, left, status
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import amount, by, headline, interval, left, status
 from lockstep.compare.series_status import keys_by_name
-from lockstep.history.model import Commit, SeriesKey
+from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 
-#: Maximum numbers of listed series and commits.
-MOST_SERIES, MOST_COMMITS = 100, 30
+#: Maximum number of listed series.
+MOST_SERIES = 100
 
 _HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Of")
 
@@ -91,6 +92,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             *(name not in can for name in ACTIONS),
         )
 
+    register_source(app, findings, service)
+
     @app.callback(
         Output("alert-said", "children"),
         Output("alert-because", "value"),
@@ -119,44 +122,28 @@ def body(
     archived: Sequence[Tracked] = (),
     levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
 ) -> list[Any]:
-    """Return the part of an alert's page that shows measurements: facts, chart, evidence, series and commits.
+    """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
         archived: alerts of a machine without new results, which wait until the machine reports again.
         levels: the level of each series before the change and now, see ``member_levels``.
     """
-    alert = tracked.alert
-    subjects = {commit.hash: commit for commit in results.commits()}
+    alert, story = tracked.alert, tell(tracked.alert, tracked.id)
     facts: list[tuple[str, Any]] = [
         ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
-        ("Cause", [html.Span(alert.cause.kind, className="strong"), f": {alert.cause.sentence}"]),
-        ("Range", _range(alert)),
+        ("Lost", story.lost),
+        ("Sure", story.sure),
         ("Now", returned(alert, levels)),
-        ("Also on", ", ".join(alert.also_on)),
-        ("Owner", alert.owner),
-        ("Since", day(alert.since) if alert.since else ""),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
-    parts: list[Any] = [html.H1(headline(alert), className="headline"), html.Dl(listed, className="card facts")]
+    parts: list[Any] = [html.H1(story.title, className="headline"), html.Dl(listed, className="card facts")]
     figure = member_chart(results, alert, scheme, levels)
     if figure:
-        caption_texts = (
-            _drawn(alert, zero(alert, levels)),
-            "the worst series; the range is shaded",
-        )
+        caption_texts = (_drawn(alert, zero(alert, levels)), "the worst series; the range is shaded")
         caption = html.Figcaption([html.Span(text) for text in caption_texts])
         chart = graph(figure, "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))
-    if alert.cause.evidence:
-        evidence = [
-            html.Tr([html.Td(e.what), html.Td(e.before or "–", className="mono"), html.Td(e.after, className="mono")])
-            for e in alert.cause.evidence
-            # The list of commits below already shows these, and marks commits that touch the packages under test.
-            if e.what != "commit" or not alert.commits
-        ]
-        if evidence:
-            parts += [html.H2("Evidence"), table(("What", "Before", "After"), evidence, "Evidence")]
     if alert.members:
         keys = keys_by_name(results, alert.machine)
         rows = [
@@ -164,10 +151,8 @@ def body(
             for member in alert.members[:MOST_SERIES]
         ]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
-    if alert.commits:
-        heading = count(len(alert.commits), "commit") + " in the range"
-        parts += [html.H2(heading if alert.known else "Measured commits"), _commits(alert, subjects)]
-    parts += alert_commands(tracked, results)
+    parts += [*since(story, alert, results), *why(story, alert)]
+    parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
     if archived:
         archived_rows = [
             html.Tr([html.Td(str(archived_alert.id), className="number dim"), html.Td(alert_link(archived_alert))])
@@ -202,16 +187,6 @@ def history(events: list[Event]) -> list[Any]:
         for event in reversed(events)
     ]
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
-
-
-def _range(alert: Alert) -> list[Any]:
-    if not alert.commits:
-        return []
-    parts: list[Any] = [culprits(alert)]
-    if alert.before:
-        href = link("/compare", bm=alert.machine, bc=alert.before, hm=alert.machine, hc=alert.after)
-        parts += [" · ", dcc.Link("compare the ends", href=href, className="link")]
-    return parts
 
 
 def _drawn(alert: Alert, level: str) -> str:
@@ -249,24 +224,3 @@ def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, ke
         html.Td(name.quantity, className="dim"),
     ]
     return html.Tr(cells)
-
-
-def _commits(alert: Alert, known: Mapping[str, Commit]) -> Any:
-    suspects = set(alert.suspects) if len(alert.suspects) < len(alert.commits) else set()
-    items = []
-    # Of an unknown range only measured commits are known, so the last one before the range is listed with them.
-    listed = alert.commits if alert.known or not alert.before else (alert.before, *alert.commits)
-    for commit in listed[-MOST_COMMITS:][::-1]:
-        known_commit = known.get(commit)
-        address = CommitAddress(commit, alert.machine)
-        text: list[Any] = [dcc.Link(mono(commit[:8]), href=address.link(), className="link")]
-        if known_commit:
-            text += [" ", html.Span(day(known_commit.date), className="dim"), " ", known_commit.subject]
-        if commit in suspects:
-            text.append(html.Span(" touches the packages under test", className="slower"))
-        if not alert.known and commit == alert.before:
-            text.append(html.Span(" the last commit before the change", className="dim"))
-        items.append(html.Li(text))
-    if len(listed) > MOST_COMMITS:
-        items.append(html.Li(f"and {len(listed) - MOST_COMMITS} older ones"))
-    return html.Ul(items, className="card commits")

@@ -9,12 +9,10 @@ from dash import html
 
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.telemetry import Points
-from dashboard.pages.parts import commit_link, mono
+from dashboard.pages.parts import commit_link
 from lockstep.alerts.analysis.followed_series import name_of
-from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert
-from lockstep.alerts.reproduce import ends, measured, reproduce
-from lockstep.alerts.text import search_command
+from lockstep.alerts.reproduce import ends, measured
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.record.reproduce import in_working_tree, installed, locked, script
@@ -34,29 +32,16 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
     name = name_of(point.series, results.benchmarks[point.series.benchmark])
     return _disclosure(
         ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
-        _block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
+        command_block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
-        _block(
+        command_block(
             "\n".join(locked(name, in_working_tree(name), point.run.clock_state)),
             "Commands that measure the working tree",
         ),
     )
 
 
-def alert_commands(tracked: Tracked, results: Results) -> list[Any]:
-    """Return the commands that measure an alert's change again and find its commit; [] if the alert has no change."""
-    command = reproduce(tracked.alert)
-    if not command:
-        return []
-    shown: list[Any] = [_block("\n".join([*_measured_with(tracked.alert, results), command]), "Command for the change")]
-    if search := search_command(tracked.alert, tracked.id):
-        introduction = html.P("Measure the commits of the range, and name the first bad one:", className="dim")
-        shown += [introduction, _block(search, "Command that finds the commit")]
-    series = mono(tracked.alert.members[0].series.label)
-    return _disclosure(["The worst series, ", series, ", before and after its change:"], *shown)
-
-
-def _measured_with(alert: Alert, results: Results) -> list[str]:
+def measured_with(alert: Alert, results: Results) -> list[str]:
     """Return shell comments that say with which software the commits before and after the change were measured.
 
     The command below them measures both commits with the software that is installed today.
@@ -76,7 +61,7 @@ def _disclosure(introduction: list[Any], *parts: Any) -> list[Any]:
     ]
 
 
-def _block(text: str, label: str) -> Any:
+def command_block(text: str, label: str) -> Any:
     """Return preformatted text with a button that copies it; ``assets/copy.js`` handles the button."""
     named: Any = {"role": "region", "aria-label": label}
     copy = html.Button("Copy", type="button", className="copy", title=label)

@@ -115,6 +115,8 @@ def explain(alert: Alert) -> str:
     elif change.better == "neither":
         words = f"{share} of the number {'was added' if change.size > 0 else 'is gone'}"
         words += "; its better direction is not stated"
+    elif change.series.exact:
+        words = f"{change.series.quantity} rose beyond their budget"
     elif change.counted and not change.old:
         words = "it was zero before"
     elif change.measure == "difference":

@@ -125,7 +125,7 @@ def _fact(evidence: Evidence) -> Fact:
 
 
 def _who(alert: Alert, suspects: tuple[CommitNote, ...]) -> str:
-    owner = f"{alert.owner} owns it" if alert.owner else "thresholds.toml names no owner"
+    owner = f"{alert.owner} owns it" if alert.owner else "nobody is named as its owner"
     authors = ", ".join(dict.fromkeys(note.author for note in suspects))
     return f"{owner}; the commits above are by {authors}" if authors else owner
 

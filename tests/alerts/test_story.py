@@ -7,12 +7,13 @@ import pytest
 from alerting import COMMITS, alerts, step
 
 from lockstep.alerts.cause.commit_notes import CommitNote, notes, read_log
+from lockstep.alerts.cause.source_diff import source_diff
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.story import tell
 from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
-from lockstep.processes.git import Git
+from lockstep.processes.git import Git, GitError
 from lockstep.record.kernel_facts import meaning
 
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
@@ -131,3 +132,27 @@ def test_commits_are_listed_up_to_a_limit():
     told = tell(replace(found(), notes=many, commits=tuple(COMMITS)))
     assert sum(" Ada: x" in line for line in told.lines(limit=4)) == 4
     assert "  and 16 more commits" in list(told.lines(limit=4))
+
+
+def test_the_source_stands_side_by_side(tmp_path):
+    def git(*command):
+        return subprocess.run(["git", "-C", str(tmp_path), *command], check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("config", "user.name", "Ada")
+    git("config", "user.email", "ada@example.org")
+    ends = []
+    for text in ("a\nb\nc\n--- d\n", "a\nB\nc\ne\nf\n"):
+        (tmp_path / "k.py").write_text(text)
+        (tmp_path / "other.py").write_text(text)
+        git("add", ".")
+        git("commit", "-q", "-m", "x")
+        ends.append(git("rev-parse", "HEAD").strip())
+    head, *rows = source_diff(Git(tmp_path), *ends, ["k.py"])
+    assert (head.file, head.before) == ("k.py", None)
+    sides = [(row.before and row.before.text, row.after and row.after.text) for row in rows]
+    assert sides == [("a", "a"), ("b", "B"), ("c", "c"), ("--- d", "e"), (None, "f")]
+    assert [row.same for row in rows] == [True, False, True, False, False]
+    assert (rows[-1].after.number, rows[3].before.number) == (5, 4)
+    with pytest.raises(GitError):
+        source_diff(Git(tmp_path), "0" * 40, ends[1], ["k.py"])

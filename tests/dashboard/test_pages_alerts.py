@@ -85,6 +85,8 @@ def test_a_poll_tells_of_an_act_and_is_small(tmp_path):
 
 def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slower):
     text = words(alert.body(slower, here.store.current(), "light"))
+    order = ["Lost", "worst first", "Since when", "Why", "Who", "What next"]
+    assert sorted(order, key=text.index) == order
     for told in (
         "own commit",
         "machine code",
@@ -97,6 +99,18 @@ def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slow
     assert text.count('"scatter"') == 3
     ends = f"--base {here.commits[11][:12]} --head {here.commits[12][:12]}"
     assert f"lockstep gate {ends} --family linear --case M=" in text
+
+
+def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
+    def shown(clicks, number=slower.id):
+        return call(here.client, "alert-source-rows.children", [clicks], [number])
+
+    text = words(shown(1).json["response"]["alert-source-rows"])
+    assert "Source before and after" in text
+    assert here.commits[11][:8] in text
+    assert "kernels/" in text
+    assert shown(0).status_code == 204
+    assert shown(1, 10**6).status_code == 400
 
 
 def test_the_chart_shows_time_against_the_level_before(here, slower):

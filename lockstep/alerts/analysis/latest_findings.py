@@ -43,8 +43,8 @@ class Findings:
     ) -> None:
         self._thresholds_file = thresholds
         self._file = AnalysisFile(cache)
-        self._repo = repo
-        self._packages = tuple(packages)
+        self.repo = repo
+        self.packages = tuple(packages)
         self._analyst = runner
         #: When the findings of the last key were published.
         self._published = ("", 0.0)
@@ -100,7 +100,7 @@ class Findings:
         return not self._published_at(results) and self._analyst is not None and self._analyst.busy
 
     def _key(self, results: Results) -> str:
-        return _key(results, self.thresholds, self._repo, self._packages)
+        return _key(results, self.thresholds, self.repo, self.packages)
 
     def _published_at(self, results: Results) -> float:
         """Return when the findings were published, in seconds since 1970; 0.0 if there are none.

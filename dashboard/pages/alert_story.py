@@ -1,0 +1,157 @@
+"""The parts of an alert's page that tell since when, why, and what next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from dash import Dash, Input, Output, State, dcc, html, no_update
+from werkzeug.exceptions import BadRequest
+
+from dashboard.address import CommitAddress, link
+from dashboard.pages.parts import day, mono, table
+from dashboard.pages.reproduce import command_block, measured_with
+from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.cause.commit_notes import CommitNote
+from lockstep.alerts.cause.source_diff import Row, Side, source_diff
+from lockstep.alerts.database.alert_row import NoSuchAlert
+from lockstep.alerts.model import Alert
+from lockstep.alerts.pages_service import AlertService
+from lockstep.alerts.story import Story, tell
+from lockstep.history.snapshot import Results
+from lockstep.processes.git import Git, GitError
+
+#: Maximum number of measured commits that are listed where git does not know the range.
+_MOST_MEASURED = 30
+
+#: Seconds that git may take to compare the source.
+_TIMEOUT_S = 20.0
+
+
+def since(story: Story, alert: Alert, results: Results) -> list[Any]:
+    """Return when the change came: the commits that change the kernel's files, and the others folded."""
+    if not alert.commits:
+        return []
+    words: list[Any] = [story.since]
+    if alert.before:
+        href = link("/compare", bm=alert.machine, bc=alert.before, hm=alert.machine, hc=alert.after)
+        words += [" · ", dcc.Link("compare the ends", href=href, className="link")]
+    parts: list[Any] = [html.H2("Since when"), html.P(words)]
+    if not story.suspects:
+        return [*parts, html.P("Measured commits:", className="dim"), _measured(alert, results)]
+    parts.append(_commits(story.suspects, alert))
+    if story.more:
+        summary = html.Summary(f"{story.more} other commits of the range")
+        parts.append(html.Details([summary, _commits(story.others, alert)], className="reproduce"))
+    return parts
+
+
+def why(story: Story, alert: Alert) -> list[Any]:
+    """Return the cause, the facts before and after with what they usually mean, and the source on demand."""
+    parts: list[Any] = [html.H2("Why"), html.P(story.why)] if alert.members else []
+    if story.facts:
+        rows = [
+            html.Tr(
+                [
+                    html.Td(mono(fact.of) if fact.of else ""),
+                    html.Td(fact.name),
+                    html.Td(fact.before or "–", className="mono"),
+                    html.Td(fact.after, className="mono" if fact.before != fact.after else "mono dim"),
+                    html.Td(fact.means, className="dim wide"),
+                ]
+            )
+            for fact in story.facts
+        ]
+        parts.append(table(("Kernel", "Figure", "Before", "After", "Usually means"), rows, "Facts before and after"))
+    if alert.known and alert.before:
+        button = html.Button("Source before and after", id="alert-source", type="button", className="count", n_clicks=0)
+        parts += [html.Div(button, className="counts"), html.Div(id="alert-source-rows")]
+    return parts
+
+
+def next_steps(story: Story, alert: Alert, results: Results) -> list[Any]:
+    """Return what a reader may do next, each with its command."""
+    listed: list[Any] = []
+    for step in story.next:
+        lines = measured_with(alert, results) if step.words == "measure it again" else []
+        listed += [html.Dt(step.words), html.Dd(command_block("\n".join([*lines, step.command]), step.words))]
+    return [html.H2("What next"), html.Dl(listed, className="next")]
+
+
+def register_source(app: Dash, findings: Findings, service: AlertService) -> None:
+    """Add the callback that compares the source of the kernel when a reader asks for it."""
+
+    @app.callback(
+        Output("alert-source-rows", "children"),
+        Input("alert-source", "n_clicks"),
+        State("alert-number", "data"),
+        prevent_initial_call=True,
+    )
+    def show(clicks: int | None, number: int) -> Any:
+        if not clicks:
+            return no_update
+        try:
+            alert = service.alerts.alert(number).alert
+        except NoSuchAlert as error:
+            raise BadRequest(str(error)) from error
+        files = sorted({path for note in tell(alert).suspects for path in note.files})
+        git = Git(findings.repo, timeout_s=_TIMEOUT_S, fetch=False)
+        try:
+            rows = source_diff(git, alert.before, alert.after, files or findings.packages)
+        except GitError as error:
+            return html.P(f"The source cannot be compared: {error}.", className="dim")
+        if not rows:
+            return html.P("No file of the kernel differs between the ends of the range.", className="dim")
+        return side_by_side(rows, alert.before[:8], alert.after[:8])
+
+
+def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:
+    """Return a table with two files beside each other. Neighbouring rows of one kind share a cell, to be fast."""
+    shown = []
+    for (file, same), run in groupby(rows, lambda row: (row.file, row.same)):
+        if file:
+            shown.append(html.Tr(html.Th(file, colSpan=4, scope="colgroup")))
+            continue
+        sides = list(zip(*((row.before, row.after) for row in run), strict=True))
+        kinds = ("", "") if same else ("removed", "added")
+        shown.append(html.Tr([cell for side, kind in zip(sides, kinds, strict=True) for cell in _side(side, kind)]))
+    return html.Div(table(("", before, "", after), shown, "Source before and after"), className="source")
+
+
+def _side(lines: Sequence[Side | None], kind: str) -> Sequence[Any]:
+    numbers = "\n".join(str(line.number) if line else "" for line in lines)
+    text = "\n".join(line.text if line else "" for line in lines)
+    shown = html.Td(html.Pre(f"{text}\n"), className=kind if any(lines) else "")
+    return html.Td(html.Pre(numbers), className="number dim"), shown
+
+
+def _commits(notes: Iterable[CommitNote], alert: Alert) -> Any:
+    items = []
+    for note in notes:
+        address = CommitAddress(note.commit, alert.machine)
+        text: list[Any] = [dcc.Link(mono(note.commit[:8]), href=address.link(), className="link"), " "]
+        text += [html.Span(f"{note.day} {note.author}", className="dim"), f" {note.subject}"]
+        if note.files:
+            text.append(html.Span([" ", mono(", ".join(note.files))], className="slower"))
+        elif note.touches:
+            text.append(html.Span(" touches the packages under test", className="dim"))
+        items.append(html.Li(text))
+    return html.Ul(items, className="card commits")
+
+
+def _measured(alert: Alert, results: Results) -> Any:
+    """Return the measured commits of a range that git does not know, and the last one before it."""
+    known = {commit.hash: commit for commit in results.commits()}
+    listed = (*((alert.before,) if alert.before and not alert.known else ()), *alert.commits)[-_MOST_MEASURED:]
+    items = []
+    for commit in reversed(listed):
+        text: list[Any] = [
+            dcc.Link(mono(commit[:8]), href=CommitAddress(commit, alert.machine).link(), className="link")
+        ]
+        if stored := known.get(commit):
+            text += [" ", html.Span(day(stored.date), className="dim"), f" {stored.subject}"]
+        if commit == alert.before:
+            text.append(html.Span(" the last commit before the change", className="dim"))
+        items.append(html.Li(text))
+    return html.Ul(items, className="card commits")
