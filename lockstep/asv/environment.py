@@ -302,7 +302,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def _timed(self, host: Mapping[str, str]) -> Timed | None:
         """Return the timed records of this machine, which are read once in a run; ``None`` to time every case."""
         options = self._options
-        if not options.repeats or not options.save:
+        if not options.repeats or not options.save or options.retune:
             return None
         if options.timed is None:
             folder = Path(self._conf.results_dir).resolve() / options.machine

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,7 +44,7 @@ class Timed:
     limit: int
     stopped: bool = False
     _records: dict[Key, list[tuple[str, Record]]] = field(default_factory=lambda: defaultdict(list))
-    _repeated: Counter[tuple[Key, str]] = field(default_factory=Counter)
+    _repeated: dict[tuple[Key, str], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
     def read(cls, folder: Path, host: Mapping[str, str], limit: int) -> Timed:
@@ -64,7 +64,7 @@ class Timed:
         """Add the records of a commit."""
         for record in records:
             if record.same_work_as:
-                self._repeated[record.key, record.same_work_as] += 1
+                self._repeated[record.key, record.same_work_as].add(commit)
             elif record.state != "failed" and (record.sources or record.work):
                 self._records[record.key].append((commit, record))
 
@@ -79,8 +79,8 @@ class Timed:
     def alike(self, key: Key, version: str, costs: Sequence[str]) -> Iterator[tuple[str, Record]]:
         """Yield the commits and records of a series whose numbers may be repeated once more."""
         for commit, record in self._records.get(key, ()):
-            enough = self._repeated[key, commit] < self.limit and not lacks(record, costs)
-            if record.version == version and enough:
+            again = len(self._repeated[key, commit]) < self.limit
+            if record.version == version and again and not lacks(record, costs):
                 yield commit, record
 
 
@@ -154,7 +154,6 @@ def repeated(record: Record, commit: str, work: Work) -> Record:
         clocks=Clocks(),
         accuracy=None,
         code=None,
-        note="",
         started_at="",
         wall_s=0.0,
     )

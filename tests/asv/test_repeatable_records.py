@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.repeats import Timed, Work, contradiction, repeatable
+from lockstep.asv.repeats import Timed, Work, contradiction, lacks, repeatable
 from lockstep.record.file import read_records
 from lockstep.record.model import CostEstimate, Estimate, Record
 
@@ -70,7 +70,7 @@ def test_variant_and_baseline_must_be_those_of_one_commit():
 def test_failures_and_repeats_are_not_repeated_and_the_limit_holds():
     failed = replace(record(), state="failed", latency=None, speedup=None, reason="wrong")
     assert found(timed([("near", failed)])) == {}
-    repeats = [("middle", record(same_work_as="far")) for _ in range(3)]
+    repeats = [(f"commit {number}", record(same_work_as="far")) for number in range(3)]
     assert found(timed([("far", record()), *repeats])) == {}
     assert found(timed([("far", record()), *repeats[:2]])) == {KEY: "far"}
 
@@ -84,6 +84,17 @@ def test_a_record_without_a_requested_cost_is_not_repeated():
     assert found(known, costs=("host",)) == {KEY: "near"}
     # Equal graphs say nothing about the host.
     assert found(known, Work("other", works), costs=("host",)) == {}
+
+
+def test_a_commit_that_is_run_again_counts_once():
+    repeats = [("middle", record(same_work_as="far"))] * 5
+    assert found(timed([("far", record()), *repeats], limit=2)) == {KEY: "far"}
+
+
+def test_a_repeat_says_why_a_cost_has_no_number():
+    known = timed([("near", record(note="no host: it is captured in a graph"))])
+    [one] = repeatable(known, [KEY], "base", "v1", FILES, BY_DISTANCE, ("host",)).values()
+    assert not lacks(one, ["host"])
 
 
 def test_a_repeat_is_no_measurement():
