@@ -386,7 +386,7 @@ def test_what_depends_on_an_address_is_not_traced(codes, variant):
 
 def test_the_doctor_lists_question_line_cases_and_advice(codes):
     lines = "\n".join(obstacle_lines(codes, "base"))
-    assert lines.startswith("base: 4 of 10 cases are traced; 6 questions stop the others")
+    assert lines.startswith("base: 5 of 11 cases are traced; 6 questions stop the others")
     assert "toy/memory.py:5: asks torch.cuda.mem_get_info" in lines
     assert "    stops 1: scale memory at M=4096\n    Do: ask in the function" in lines
     assert "toy/addresses.py:16: computes with a tensor's address (mod)" in lines
