@@ -260,6 +260,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
                     yield name, benchmark, index, (benchmark["suite"], variant, case, l2)
 
     @property
+    def discovered(self) -> bool:
+        """Return whether asv has discovered the benchmarks."""
+        return bool(self._benchmarks)
+
+    @property
     def commit(self) -> str | None:
         """Return the commit that is checked out, or ``None``."""
         return self._recorder.target.commit if self._recorder is not None else None

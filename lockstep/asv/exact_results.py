@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from asv.machine import Machine
 from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
-from asv.util import write_json
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
+from lockstep.asv.whole_files import write_json
 from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown

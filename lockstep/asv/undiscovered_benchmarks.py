@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from asv.benchmarks import Benchmarks
-from asv.util import load_json, write_json
+from asv.util import load_json
 
+from lockstep.asv.whole_files import write_json
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, benchmark_name, type_of
 
 

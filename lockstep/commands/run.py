@@ -21,6 +21,7 @@ from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.recorded_versions import refuse_split
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
+from lockstep.asv.whole_files import whole_files
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option
@@ -75,6 +76,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             return run_script(args)
 
     @classmethod
+    @whole_files()
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
         """Run asv with the clock state in the machine's name. On Ctrl-C, save the benchmarks that are complete."""
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
@@ -148,7 +150,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             for environment in options.environments:
                 environment.close()
             keep(results, undiscovered_files)
-        if shard and code == 1 and "benchmarks" not in options.returns:
+        discovered = any(environment.discovered for environment in options.environments)
+        if shard and discovered and code == 1 and "benchmarks" not in options.returns:
             log.info(f"No selected case belongs to shard {shard.shard.place}")
             return 0
         if code == 1 and args.bench and "benchmarks" not in options.returns:

@@ -22,6 +22,7 @@ from asv.results import Results
 from asv.util import UserError, load_json
 
 from lockstep.asv.undiscovered_benchmarks import read_table
+from lockstep.asv.whole_files import json_text
 from lockstep.fleet.join_asv import AsvResults, joined_asv
 from lockstep.fleet.join_records import Measured, joined
 from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, replace_file, write_records
@@ -187,8 +188,7 @@ def _set_aside(path: Path, measured: Measured) -> None:
 
 def _replace(path: Path, content: Any, version: int, *, compact: bool = True) -> bool:
     """Replace a file of asv, unless it has this content already; return whether it changed."""
-    whole = {**content, "version": version}
-    text = json.dumps(whole) if compact else json.dumps(whole, indent=4, sort_keys=True)
+    text = json_text(content, version, compact)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
     replace_file(path, text)

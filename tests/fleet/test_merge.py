@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from project import make_project
 
-from lockstep.fleet.merge import begin_shard, merge
+from lockstep.fleet.merge import begin_shard, locked, merge
 from lockstep.record.file import read_records, write_records
 from lockstep.record.model import Estimate, Provenance, Record
 
@@ -196,6 +196,25 @@ def test_shards_of_a_run_merge_to_its_results(tmp_path):
     assert keys[0] | keys[1] == {one.key for one in records}
     assert path.name.startswith(head[:8])
     assert project.git("status", "--porcelain") == "?? results/"
+
+
+def test_a_shard_is_measured_by_one_process_at_a_time(tmp_path):
+    project = make_project(tmp_path / "project")
+    folder = project.root / "results-shards" / "1-of-2"
+    folder.mkdir(parents=True)
+    with locked(folder):
+        done = project.lockstep("run", "HEAD^!", "--shard", "1/2")
+    assert done.returncode == 4
+    assert "another process measures shard 1/2" in done.stdout
+    assert project.lockstep("run", "HEAD^!", "--shard", "3/2").returncode == 4
+
+
+def test_a_shard_without_cases_has_nothing_to_do_but_a_range_without_commits_is_a_mistake(tmp_path):
+    project = make_project(tmp_path / "project")
+    done = project.lockstep("run", "HEAD^!", "--shard", "2/2", "--bench", "track_answer")
+    assert (done.returncode, "No selected case belongs to shard 2" in done.stdout) == (0, True), done.stdout
+    done = project.lockstep("run", "HEAD..HEAD", "--shard", "2/2")
+    assert (done.returncode, "No commit hashes selected" in done.stdout) == (4, True), done.stdout
 
 
 def test_run_with_shards_starts_them_and_merges(tmp_path):
