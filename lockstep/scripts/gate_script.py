@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -72,6 +73,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         trouble=outcome.trouble or _trouble(plan, outcome),
         interrupted=interrupted,
         controls=outcome.controls,
+        script=shlex.join([str(project.file), *plan.arguments]),
     )
 
 

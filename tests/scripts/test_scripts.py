@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lockstep.gate.report.rows import again
 from lockstep.record.file import read_records
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import Asked, gate_script
@@ -231,6 +232,9 @@ def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     assert "base's output is the reference" in verdict.reason
     assert verdict.file.endswith("bench_norm.py")
     assert report.state == "failed"
+    command = again(report)
+    assert f"gate --script {folder / 'benchmarks/bench_norm.py'} --base" in command
+    assert command.endswith("--case M=8,N=64 --variant Ours")
 
 
 def test_operators_that_both_versions_register_are_each_version_s_own(project):

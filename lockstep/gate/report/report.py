@@ -43,6 +43,7 @@ class Report:
         controls: result of ``Controls.summary``.
         absent: requested suites whose family exists in neither version.
         compared_s: seconds of ``wall_s`` for comparing the code; not part of the budget.
+        script: the script whose calls are the cases, with its arguments; "" for suites.
     """
 
     base: str
@@ -61,6 +62,7 @@ class Report:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     compared_s: float = 0.0
+    script: str = ""
 
     @property
     def state(self) -> State:

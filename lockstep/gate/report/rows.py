@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,10 @@ def again(report: Report) -> str:
     if not blocking:
         return ""
     key = blocking[0].key
+    if report.script:
+        versions = f"--base {_ref(report.base)} --head {_ref(report.head)}"
+        words = f"--script {shlex.quote(report.script)} {versions} --case {shlex.quote(key.case)}"
+        return f"{AGAIN}lockstep gate {words} --variant {shlex.quote(key.variant)}"
     worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
     command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
     return f"{AGAIN}{command}"
