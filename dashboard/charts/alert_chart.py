@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 
 from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
-from dashboard.charts.trend import Figure
+from dashboard.charts.trend import Figure, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_numbers
@@ -62,7 +62,8 @@ def member_chart(
     data: list[Figure] = []
     for name, trend in trends:
         numbers = worse_numbers(trend, members[name].better, measure)
-        before = numbers[(trend.commit < measured[0]) & np.isfinite(numbers)][-_LEVEL:]
+        timed = np.isfinite(numbers) & (trend.same_work_as == 0)
+        before = numbers[timed & (trend.commit < measured[0])][-_LEVEL:]
         shown = (trend.commit >= begin) & np.isfinite(numbers)
         if not (known or len(before)) or not shown.any():
             continue
@@ -74,7 +75,7 @@ def member_chart(
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
         x: list[int | None] = list(trend.commit[shown].tolist())
         y: list[float | None] = [float(f"{value:.6g}") for value in drawn.tolist()]
-        marks = [f"{style.marker}-open" if copied else style.marker for copied in trend.same_work_as[shown].tolist()]
+        marks = symbols(style.marker, trend.same_work_as[shown] != 0) or [style.marker] * len(x)
         # A line across the range would draw a slope where nothing was measured. A move to another GPU is no slope.
         gaps = {int((trend.commit[shown] < measured[0]).sum()), *(np.flatnonzero(gpu_moves(trend.gpu[shown])) + 1)}
         for gap in sorted(gaps, reverse=True):

@@ -27,7 +27,7 @@ from lockstep.history.model import Commit, Point
 
 Figure = dict[str, Any]
 
-#: Maximum number of points of a chart that draws their samples, and of a chart that draws a marker for each point.
+#: Maximum number of points of a chart that draws their samples, and of visible points that get a marker each.
 _SAMPLED, _MARKED = 150, 400
 
 #: Relative heights of the main part, of each part below it, and of the gaps.
@@ -60,7 +60,7 @@ def series_figure(
     layout = chart_layout(scheme)
     layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
     layout["yaxis"]["fixedrange"] = True
-    data = _main(shown, commits, quantity, style, scheme)
+    data = _main(shown, commits, quantity, style, scheme, zoom)
     in_view = [measured for point, measured in shown if in_zoom(point.commit, zoom)]
     beside = [Measured(entry.value, None, None) for entry in apart if in_zoom(entry.place, zoom)]
     measures = [*in_view, *beside]
@@ -104,7 +104,12 @@ def figure_height(figure: Mapping[str, Any]) -> int:
 
 
 def _main(
-    shown: Sequence[tuple[Point, Measured]], commits: Sequence[Commit], quantity: Quantity, style: Style, scheme: Scheme
+    shown: Sequence[tuple[Point, Measured]],
+    commits: Sequence[Commit],
+    quantity: Quantity,
+    style: Style,
+    scheme: Scheme,
+    zoom: tuple[float, ...],
 ) -> list[Figure]:
     data: list[Figure] = []
     for run in _segments(shown):
@@ -127,21 +132,26 @@ def _main(
                 "y": [y for _, y in scattered],
             }
         )
+    marked = sum(in_zoom(point.commit, zoom) for point, _ in shown) <= _MARKED
     for run in _segments(shown):
-        hollow = symbols(style.marker, [bool(point.same_work_as) for point, _ in run])
+        symbol = symbols(style.marker, [bool(point.same_work_as) for point, _ in run]) or style.marker
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers" if len(shown) <= _MARKED else "lines",
+                "mode": "lines+markers" if marked else "lines",
                 "name": "value",
                 "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
-                "marker": {"color": style.colour(scheme), "size": 6, "symbol": hollow},
+                "marker": {"color": style.colour(scheme), "size": 6, "symbol": symbol},
                 "hovertemplate": "%{text}<extra></extra>",
                 "text": [_hover(p, n, quantity, commits[p.commit]) for p, n in run],
                 **_places([p.commit for p, _ in run]),
                 "y": _numbers([n.value for _, n in run]),
             }
         )
+    timed = [(point.commit, number.value) for point, number in shown if not point.same_work_as]
+    if not marked and len(timed) < min(len(shown), _MARKED):
+        dots = {"mode": "markers", "marker": {"color": style.colour(scheme), "size": 4}, "hoverinfo": "skip"}
+        data.append({"type": "scatter", **dots, "x": [x for x, _ in timed], "y": [y for _, y in timed]})
     return data
 
 

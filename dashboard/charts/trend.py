@@ -242,7 +242,8 @@ def _line(
         texts.append(
             hover_text(rows[place], Measured(float(y[place]), *ends), quantity, commit_line(commits[x[place]]))
         )
-    marker = shape["marker"] | {"symbol": symbols(shape["marker"]["symbol"], copied[run] != 0)}
+    style_marker = shape["marker"]["symbol"]
+    marker = shape["marker"] | {"symbol": symbols(style_marker, copied[run] != 0) or style_marker}
     return shape | {"marker": marker, "x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
 
 
@@ -251,13 +252,19 @@ def _dots(rows: RowTable, run: Places, x: Ints, y: Floats, shape: Figure) -> lis
     timed = run[rows.columns["same_work_as"][run] == 0]
     if not 0 < len(timed) < min(len(run), _MOST_DOTS):
         return []
-    dots = {"mode": "markers", "marker": shape["marker"] | {"size": 4}, "hoverinfo": "skip", "hovertemplate": None}
+    dots = {
+        "mode": "markers",
+        "marker": shape["marker"] | {"size": 4, "symbol": "circle"},
+        "hoverinfo": "skip",
+        "hovertemplate": None,
+    }
     return [shape | dots | {"x": packed(x[timed]), "y": packed(y[timed])}]
 
 
-def symbols(marker: str, copied: Sequence[bool] | NDArray[np.bool_]) -> str | list[str]:
-    """Return the symbols of points: hollow for points that copy the number of the same work."""
-    return [f"{marker}-open" if hollow else marker for hollow in copied] if any(copied) else marker
+def symbols(marker: str, copied: Sequence[bool] | NDArray[np.bool_]) -> list[str]:
+    """Return the symbol of each point, hollow for copies of the same work; [] if no point is a copy."""
+    full = marker.removesuffix("-open")
+    return [f"{full}-open" if hollow else full for hollow in copied] if any(copied) else []
 
 
 def packed(values: Floats | Ints) -> dict[str, str]:

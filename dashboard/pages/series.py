@@ -205,7 +205,11 @@ def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[A
         facts.append(("MDE of one run", f"{100 * mde:.2f} %", "5 % false alarms, 80 % power"))
     if numbers and numbers[-1][0].check_error is not None:
         facts.append(_accuracy_fact(numbers[-1][0]))
-    facts.append(("Points", str(len(numbers)), f"{len(shown.points) - len(numbers)} without a number"))
+    copies = sum(bool(point.same_work_as) for point, _ in numbers)
+    missing = f"{len(shown.points) - len(numbers)} without a number"
+    facts.append(
+        ("Points", str(len(numbers)), f"{copies} of the same work, not timed again; {missing}" if copies else missing)
+    )
     return [
         html.Div(
             [

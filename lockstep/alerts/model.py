@@ -18,7 +18,7 @@ from lockstep.record.series_name import SeriesName
 
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
 #: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "moved": the
-#: series moved to another GPU. "": reported.
+#: series moved to another GPU, which explains the change. "": reported.
 Suppressed = Literal["", "small", "unsure", "noise", "moved"]
 
 #: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one

@@ -89,10 +89,10 @@ def _from_usual(
     for trend in results.trends(series, last=RECENT + BEFORE):
         place = series[trend.series]
         commit = rows.columns["commit"][place]
-        measured = trend.value > 0
-        now = measured & (trend.commit == commit)
+        now = (trend.value > 0) & (trend.commit == commit)
         if not now.any():
             continue
+        measured = (trend.value > 0) & (trend.same_work_as == 0)
         same = measured & (trend.version == trend.version[now][-1])
         since = np.log(trend.value[same & (trend.commit >= first) & (trend.commit < commit)])[-RECENT:]
         before = np.log(trend.value[same & (trend.commit <= first)])[-BEFORE:]

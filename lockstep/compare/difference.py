@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.alerts.cause.attribution import GPUS_DIFFER
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST, Change, Verdict, errors_of, quantiles
@@ -182,6 +183,9 @@ def compare_rows(
     else:
         version = after.columns["version"]
         fresh = (earlier < 0) | np.isnan(old) | (_at(before.columns["version"], earlier) != version)
+        gpu, new_gpu = _at(before.columns["gpu"], earlier), after.columns["gpu"]
+        moved_gpu = (gpu != new_gpu) & (gpu != 0) & (new_gpu != 0) & ~exact
+        verdict[moved_gpu & np.isin(verdict, _CHANGED) & (np.abs(np.expm1(worse)) <= GPUS_DIFFER)] = _UNSURE
         missing = np.isnan(new)
         verdict[fresh] = LOUDEST.index("new")
         verdict[missing] = _UNSURE

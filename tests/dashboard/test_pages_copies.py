@@ -1,6 +1,7 @@
 """Copies of the same work are hollow, a move to another GPU breaks the line, and commits may stand at their dates."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,6 +11,7 @@ from served import words
 from trees import open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
+from dashboard.charts import series_figure
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.pages import family, series_data
 from dashboard.pages.series_table import commit_table
@@ -54,6 +56,26 @@ def test_a_trend_is_hollow_at_a_copy_and_breaks_at_a_move(results):
     source = results.commits("gpu")[COPIED - 1].short
     assert f"same work as {source} (not timed again)" in before["text"][COPIED]
     assert isinstance(after["marker"]["symbol"], str)
+
+
+def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
+    address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("latency",), ("torch",))
+    [card] = family.trends(results, address, "light")
+    before, _ = (trace for trace in card.children[1].children[0].figure["data"] if trace.get("name") == "torch")
+    assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
+
+
+def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
+    monkeypatch.setattr(series_figure, "_MARKED", 8)
+    address = SeriesAddress("gpu", "linear", "triton", CASES[0], "cold")
+
+    def modes(zoom):
+        shown = series_data.view(results, address, None)
+        figure = series_data.chart(results, replace(address, zoom=zoom), shown, "light")
+        return [trace["mode"] for trace in figure["data"] if trace.get("name") == "value"]
+
+    assert modes(()) == ["lines"] * 2
+    assert modes((1.0, 5.0)) == ["lines+markers"] * 2
 
 
 def test_a_long_trend_has_dots_at_its_measurements(results, monkeypatch):

@@ -225,3 +225,13 @@ def test_the_recorded_history_reads_as_segments_of_three_gpus(recorded):
             segments.setdefault(commit, set()).add(unpacked(gpu)[:8])
     gpus = ["739044fb"] * 8 + ["e59cbb46", "1f509920"]
     assert [segments[commit] for commit in sorted(segments)] == [{gpu} for gpu in gpus]
+
+
+def test_a_merged_file_says_of_each_point_which_gpu_measured_it(tmp_path):
+    uuids = [f"GPU-{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "ab"]
+    write_measurement(tmp_path, [record(variant=f"v{uuid[4]}", gpu=uuid) for uuid in uuids])
+    trends = list(open_store(tmp_path).current().trends())
+    assert {trend.series.axis("variant"): unpacked(int(trend.gpu[0]))[:8] for trend in trends} == {
+        "va": "a" * 8,
+        "vb": "b" * 8,
+    }

@@ -238,7 +238,7 @@ _REASONS: Mapping[Suppressed, str] = {
     "small": "it is smaller than min_effect in thresholds.toml",
     "unsure": "it is less sure than confidence in thresholds.toml asks for",
     "noise": "unchanged machine code changes by as much",
-    "moved": "the series moved to another GPU",
+    "moved": "the series moved to another GPU, which explains it",
 }
 
 

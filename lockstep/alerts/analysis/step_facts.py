@@ -162,6 +162,7 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
         return math.nan, math.nan
     [trend] = results.trends([series_of_name[series]])
     log = worse_numbers(trend, trend.benchmark.better, "ratio")
+    log[trend.same_work_as != 0] = math.nan
     sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
     old, new = (side[np.isfinite(side)] for side in sides)
     return tuple(float(np.median(side)) if side.size else math.nan for side in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]

@@ -49,8 +49,11 @@ _SURE = 3.0
 
 _VERSIONS = "versions of packages"
 
-#: Name of the evidence that a series moved to another GPU.
-_MOVED = "GPU"
+#: Relative difference up to which a ratio differs between GPUs of one model, measured on four H200.
+GPUS_DIFFER = 0.03
+
+#: Names of the evidence that a move to another GPU explains a step.
+_BOTH, _MODEL = "a commit measured on both", "GPUs of one model differ by"
 
 #: Relative difference between two runs on one GPU (docs/evidence/measuring.md).
 _REPEATED = 0.003
@@ -70,8 +73,8 @@ class Cause:
 
     @property
     def gpu_moved(self) -> bool:
-        """Whether the cause is that the series moved to another GPU."""
-        return self.kind == "machine" and any(fact.what == _MOVED for fact in self.evidence)
+        """Whether a move to another GPU explains the step."""
+        return any(fact.what in (_BOTH, _MODEL) for fact in self.evidence)
 
 
 def attribute(step: Step) -> Cause:
@@ -127,14 +130,17 @@ def _gpu_moved(step: Step) -> Cause | None:
     move = step.gpu_move
     if move is None:
         return None
-    moved = Evidence(_MOVED, move.before, move.after)
+    moved = Evidence("GPU", move.before, move.after)
     sentence = f"the series moved to another GPU: {moved.text}"
     if math.isnan(move.log):
-        return Cause("machine", f"{sentence}; no commit was measured on both", (moved,))
-    if not step.low - _REPEATED <= move.log <= step.high + _REPEATED:
+        if step.share > GPUS_DIFFER:
+            return Cause("machine", f"{sentence}; no commit was measured on both", (moved,))
+        explained = Evidence(_MODEL, "", f"up to {GPUS_DIFFER:.0%}")
+    elif step.low - _REPEATED <= move.log <= step.high + _REPEATED:
+        explained = Evidence(_BOTH, "", f"{math.expm1(move.log):+.1%}")
+    else:
         return None
-    both = Evidence("a commit measured on both", "", f"{math.expm1(move.log):+.1%}")
-    return Cause("machine", f"{sentence}; {both.text}", (moved, both))
+    return Cause("machine", f"{sentence}; {explained.text}", (moved, explained))
 
 
 def _machine(step: Step) -> Cause | None:
