@@ -20,6 +20,7 @@ from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.match_two_sides import Side, compare
+from lockstep.history.hex_digits import unpacked
 from lockstep.history.model import STATES, Commit, Series, Trend
 from lockstep.history.problem_tally import problem_json, tally
 from lockstep.history.problems import Problem
@@ -89,7 +90,10 @@ def _trend(results: Results, trend: Trend) -> schema.Trend:
     numbers = {name: getattr(trend, name).tolist() for name in ("commit", "value", "low", "high", "error")}
     states = [STATES[state] for state in trend.state.tolist()]
     versions = [results.versions[version] for version in trend.version.tolist()]
-    return schema.Trend(**_named(results, trend.series), **numbers, state=states, version=versions)
+    work = [results.commit_of(digits) for digits in trend.same_work_as.tolist()]
+    gpus = [unpacked(digits)[:8] for digits in trend.gpu.tolist()]
+    named = _named(results, trend.series)
+    return schema.Trend(**named, **numbers, state=states, version=versions, same_work_as=work, gpu=gpus)
 
 
 def points(results: Results, machine: str, commit: str) -> Part:

@@ -91,6 +91,10 @@ class Trend(Series):
     state: list[str]
     version: list[str]
     """Version of the benchmark. Points of different versions are not comparable."""
+    same_work_as: list[str]
+    """The commit whose numbers a point copies, because both give the GPU the same work; "" for a measurement."""
+    gpu: list[str]
+    """First digits of the UUID of the GPU that measured a point; "" if unknown. GPUs are not comparable."""
 
 
 class Trends(Model):
@@ -123,6 +127,8 @@ class Point(Series):
     samples: list[float]
     reason: str
     note: str
+    same_work_as: str
+    gpu: str
     baseline: str
     flops: float
     bytes: float

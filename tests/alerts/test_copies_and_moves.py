@@ -9,7 +9,9 @@ from history import DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.compare.series_status import statuses
+from lockstep.compare.difference import Scope, compare_rows
+from lockstep.compare.read_rows import newest_rows, rows_at
+from lockstep.compare.verdict import LOUDEST
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
@@ -141,5 +143,8 @@ def test_a_commit_measured_on_both_gpus_tells_what_the_move_explains(analysed, s
 )
 def test_the_overview_calls_nothing_slower_that_two_gpus_explain(analysed, gpu, slower, verdict):
     results, _ = analysed(lambda n: on(gpu, slower) if n >= AT else on(OLD))
-    found = statuses(results, "gpu", results.commits("gpu")[0], None, Thresholds())
-    assert {status.verdict for status in found if status.row.variant == VARIANT} == {verdict}
+    before, rows = rows_at(results, "gpu", results.commits("gpu")[0].hash), newest_rows(results, "gpu")
+    earlier = before.place[rows.columns["key"]]
+    found = compare_rows(before, earlier, rows, Thresholds(), Scope(), dict.fromkeys(rows.keys, 0.001))
+    variants = [key.variant == VARIANT for key in rows.keys]
+    assert {LOUDEST[code] for code in found.verdict[variants]} == {verdict}
