@@ -1,0 +1,62 @@
+"""A function's name stands for its code only while no GPU code was built outside the installation."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from markupsafe import _speedups
+
+ASK = """
+import ctypes, sys
+from pathlib import Path
+from lockstep.same_work.library_code import names_stand_for_code
+ctypes.CDLL(sys.argv[1])
+print(names_stand_for_code(Path(sys.argv[2])))
+"""
+
+#: A small library that every interpreter of this environment can load.
+HOST = Path(_speedups.__file__)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "built").mkdir()
+    return tmp_path
+
+
+def ask(library, place):
+    asked = [sys.executable, "-c", ASK, str(library), str(place / "checkout")]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def library(folder, *, gpu_code):
+    path = folder / "extension.so"
+    path.write_bytes(HOST.read_bytes() + (b"\0.nv_fatbin\0" if gpu_code else b""))
+    return path
+
+
+def test_an_installed_library_changes_nothing(place):
+    assert ask(HOST, place) == "True"
+
+
+@pytest.mark.parametrize("gpu_code", [True, False])
+def test_a_library_of_the_packages_under_test_may_change_from_commit_to_commit(place, gpu_code):
+    assert ask(library(place / "checkout", gpu_code=gpu_code), place) == "False"
+
+
+def test_gpu_code_that_was_built_into_a_cache_may_change_from_commit_to_commit(place):
+    assert ask(library(place / "built", gpu_code=True), place) == "False"
+
+
+def test_a_launcher_without_gpu_code_changes_nothing(place):
+    # Triton and torch.compile build such libraries in their caches.
+    assert ask(library(place / "built", gpu_code=False), place) == "True"
+
+
+def test_a_library_that_the_environment_names_is_installed(place, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(place / "built"))
+    assert ask(library(place / "built", gpu_code=True), place) == "True"
