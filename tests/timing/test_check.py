@@ -113,6 +113,14 @@ def test_a_variant_that_asks_torch_for_a_gpu_is_not_available_without_one():
         error(launch)
 
 
+def test_an_operator_that_has_no_code_for_a_cpu_is_not_available_there():
+    library = torch.library.Library("toycheck", "FRAGMENT")
+    library.define("double(Tensor x) -> Tensor")
+    library.impl("double", lambda x: 2 * x, "CUDA")
+    with pytest.raises(NotImplementedError, match="^an operator finds no GPU here$"):
+        error(lambda x: torch.ops.toycheck.double(x.cpu()))
+
+
 @pytest.mark.parametrize(
     "said",
     [

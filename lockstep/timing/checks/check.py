@@ -31,6 +31,7 @@ _NO_GPU = {
     "Torch not compiled with CUDA enabled": "torch",
     "Found no NVIDIA driver": "torch",
     "No CUDA GPUs are available": "torch",
+    "with arguments from the 'CPU' backend": "an operator",
 }
 
 
