@@ -64,6 +64,12 @@ SUITE = """
             return double(x)
 
         @variant
+        def measuring(self, x):
+            from toy.measuring import double
+
+            return double(x)
+
+        @variant
         def memory(self, x):
             from toy.memory import double
 
@@ -272,8 +278,40 @@ STORED = """
         return out
 """
 
+#: A tuner with a ``run`` of its own, which measures and chooses itself.
+MEASURING = """
+    import torch
+    import triton
+    from triton.runtime.autotuner import Autotuner
+
+    from toy.scale import CONFIGURATIONS, scale
+
+
+    class Measuring(Autotuner):
+        def run(self, *args, **kwargs):
+            self.nargs = dict(zip(self.arg_names, args))
+            timings = {}
+            for config in self.configs:
+                try:
+                    timings[config] = self._bench(*args, config=config, **kwargs)
+                except Exception:
+                    timings[config] = [float("inf")]
+            self.best_config = min(timings, key=timings.get)
+            return self.fn.run(*args, **kwargs, **self.best_config.all_kwargs())
+
+
+    tuned = Measuring(scale.fn, scale.arg_names, CONFIGURATIONS, ["count"], None, None)
+
+
+    def double(x):
+        out = torch.empty_like(x)
+        tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
+"""
+
 FILES = {
-    "__init__": "from toy import addresses, memory, scale, stored, twelve\n",
+    "__init__": "from toy import addresses, measuring, memory, scale, stored, twelve\n",
+    "measuring": MEASURING,
     "stored": STORED,
     "scale": SCALE,
     "memory": MEMORY,
@@ -371,6 +409,10 @@ def test_a_compiled_kernel_that_a_package_launches_itself_is_its_launches(codes)
     assert stored.host == tuple(step for step in tuned.host if not step.startswith("tunes "))
 
 
+def test_a_tuner_that_measures_by_itself_is_told_by_configuration(codes):
+    assert of(codes, "measuring").host == of(codes, "tuned").host
+
+
 def test_a_question_of_a_module_stops_only_the_cases_that_reach_it(codes):
     memory = of(codes, "memory")
     assert "mem_get_info" in memory.unknown
@@ -386,7 +428,7 @@ def test_what_depends_on_an_address_is_not_traced(codes, variant):
 
 def test_the_doctor_lists_question_line_cases_and_advice(codes):
     lines = "\n".join(obstacle_lines(codes, "base"))
-    assert lines.startswith("base: 5 of 11 cases are traced; 6 questions stop the others")
+    assert lines.startswith("base: 6 of 12 cases are traced; 6 questions stop the others")
     assert "toy/memory.py:5: asks torch.cuda.mem_get_info" in lines
     assert "    stops 1: scale memory at M=4096\n    Do: ask in the function" in lines
     assert "toy/addresses.py:16: computes with a tensor's address (mod)" in lines

@@ -117,7 +117,7 @@ def test_an_operator_that_has_no_code_for_a_cpu_is_not_available_there():
     library = torch.library.Library("toycheck", "FRAGMENT")
     library.define("double(Tensor x) -> Tensor")
     library.impl("double", lambda x: 2 * x, "CUDA")
-    with pytest.raises(NotImplementedError, match="^an operator finds no GPU here$"):
+    with pytest.raises(NotImplementedError, match="an operator finds no GPU here"):
         error(lambda x: torch.ops.toycheck.double(x.cpu()))
 
 

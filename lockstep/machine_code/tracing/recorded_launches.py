@@ -82,7 +82,7 @@ def noted(target: Target, note: Note) -> Iterator[None]:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    run, do_compile, tune = JITFunction.run, JITFunction._do_compile, Autotuner.run
+    run, do_compile, tune, bench = JITFunction.run, JITFunction._do_compile, Autotuner.run, Autotuner._bench
     grids: dict[Request, tuple[int, ...]] = {}
 
     def note_request(
@@ -123,10 +123,44 @@ def noted(target: Target, note: Note) -> Iterator[None]:
             request.tuned.update(tuned)
         return request
 
-    JITFunction.run, JITFunction._do_compile, Autotuner.run = note_launch, note_request, launch_all
+    def measures(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise _Measures
+
+    own_runs: dict[type, Any] = {}
+
+    def follow(subclass: type, /, **_: Any) -> None:
+        """Let a tuner with a ``run`` of its own launch all configurations where it would measure them."""
+        if "run" in vars(subclass) and subclass not in own_runs:
+            own = own_runs[subclass] = vars(subclass)["run"]
+
+            def run_or_launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    return own(self, *args, **kwargs)
+                except _Measures:
+                    return launch_all(self, *args, **kwargs)
+
+            subclass.run = run_or_launch_all  # type: ignore[attr-defined]
+
+    for each in _subclasses(Autotuner):
+        follow(each)
+    JITFunction.run, JITFunction._do_compile = note_launch, note_request
+    Autotuner.run, Autotuner._bench, Autotuner.__init_subclass__ = launch_all, measures, classmethod(follow)
     stand_in(target)
     try:
         with heard_by(launch=note):
             yield
     finally:
-        JITFunction.run, JITFunction._do_compile, Autotuner.run = run, do_compile, tune
+        JITFunction.run, JITFunction._do_compile, Autotuner.run, Autotuner._bench = run, do_compile, tune, bench
+        del Autotuner.__init_subclass__
+        for changed, own in own_runs.items():
+            changed.run = own  # type: ignore[attr-defined]
+
+
+class _Measures(BaseException):
+    """A tuner would measure now. Not an ``Exception``, because tuners skip configurations that raise one."""
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
