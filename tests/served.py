@@ -117,7 +117,9 @@ def csrf_of(client, base="http://localhost"):
     return cookies["_csrf_token"].value if "_csrf_token" in cookies else ""
 
 
-def call(client, output, inputs, state=(), changed="", headers=None, remote="127.0.0.1", base="http://localhost"):
+def call(
+    client, output, inputs, state=(), changed="", headers=None, remote="127.0.0.1", base="http://localhost", port=""
+):
     """Make the callback of ``output`` answer; gives the response."""
     [entry] = [one for one in client.get("/_dash-dependencies").json if output in one["output"]]
     given = [dict(part, value=value) for part, value in zip(entry["inputs"], inputs, strict=True)]
@@ -131,15 +133,17 @@ def call(client, output, inputs, state=(), changed="", headers=None, remote="127
         "state": kept,
         "changedPropIds": [changed or f"{given[0]['id']}.{given[0]['property']}"],
     }
-    environ = {"REMOTE_ADDR": remote}
+    environ = {"REMOTE_ADDR": remote, "REMOTE_PORT": str(port)}
     return client.post("/_dash-update-component", json=body, headers=headers or {}, environ_base=environ, base_url=base)
 
 
-def act(client, number, doing, because="", until="", headers=None, remote="127.0.0.1", base="http://localhost"):
+def act(
+    client, number, doing, because="", until="", headers=None, remote="127.0.0.1", base="http://localhost", port=""
+):
     """Press a button of an alert's page; what the page then says."""
     clicks = [0] * 7
     state = (because, until, number)
-    answer = call(client, "alert-said.children", clicks, state, f"alert-{doing}.n_clicks", headers, remote, base)
+    answer = call(client, "alert-said.children", clicks, state, f"alert-{doing}.n_clicks", headers, remote, base, port)
     assert answer.status_code == 200, answer.text
     return answer.json["response"]["alert-said"]["children"]
 

@@ -1,14 +1,20 @@
-"""Identify the sender of a request by a proxy that knows a secret or by a token. Nobody else can change an alert."""
+"""Identify the sender of a request by a proxy that knows a secret, by a token, or on a machine alone by the connection.
+
+Nobody else can change an alert.
+"""
 
 from __future__ import annotations
 
 import argparse
+import getpass
 import hmac
 import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from dashboard.auth.own_connection import is_own
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -21,6 +27,9 @@ USER_HEADER = "X-Lockstep-User"
 
 #: What to do where ``--proxy`` alone is expected to name people.
 NAME_PEOPLE = "name people with --proxy-secret or --tokens: docs/operating.md"
+
+#: Headers that say that a request was forwarded.
+FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
 
 _LONGEST_NAME = 80
 
@@ -37,6 +46,8 @@ class Access:
         proxies: networks whose ``X-Forwarded-For`` and ``X-Request-Id`` are trusted. They alone name nobody.
         secret: what a proxy states in ``USER_HEADER`` before the name of a person; "" trusts no such header.
         tokens: the name of each token's holder, by token.
+        alone: the name of the person who runs the server, if nobody but this machine reaches it. Requests of this
+            account's own processes come from this person.
         hosts: host names for which the server answers, () for any. They prevent DNS rebinding: otherwise another site
             could point its own name at this server, and its pages could read with the reader's access.
     """
@@ -45,11 +56,21 @@ class Access:
     secret: str = ""
     tokens: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    alone: str = ""
 
     @property
     def writable(self) -> bool:
-        """Whether a proxy or a token can identify a person, who may then change alerts."""
-        return bool(self.secret or self.tokens)
+        """Whether a proxy, a token or a connection can identify a person, who may then change alerts."""
+        return bool(self.secret or self.tokens or self.alone)
+
+    def own(self, address: str | None, port: str | int | None, headers: Mapping[str, str]) -> str:
+        """Return the name of the person who runs the server, if the request is from a process of this account.
+
+        A proxy of this account forwards requests of others, and says so in a header.
+        """
+        if not self.alone or any(name in headers for name in FORWARDED):
+            return ""
+        return self.alone if is_own(address, port) else ""
 
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
         """Return the person's name that a proxy stated together with the secret; "" from any other address.
@@ -202,4 +223,12 @@ def access_of(args: argparse.Namespace) -> Access:
     hosts = (*loopback, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
     secret = read_secret(args.proxy_secret) if args.proxy_secret else ""
     tokens = read_tokens(args.tokens) if args.tokens else {}
-    return Access(read_networks(args.proxy), secret, tokens, hosts)
+    alone = "" if args.proxy or tokens or named or args.host not in ("localhost", "127.0.0.1", "::1") else _account()
+    return Access(read_networks(args.proxy), secret, tokens, hosts, alone)
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()[:_LONGEST_NAME]
+    except (KeyError, OSError):  # the account has no name
+        return str(os.getuid())

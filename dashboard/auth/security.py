@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 from dash import Dash
-from flask import Flask, Response, abort, jsonify, request
+from flask import Flask, Response, abort, g, jsonify, request
 from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
@@ -94,8 +94,11 @@ class RequestSecurity:
     @property
     def who(self) -> str:
         """Name of the person who sends the current request; "" if the person is not identified."""
-        forwarded = self._access.forwarded(request.remote_addr, request.headers)  # type: ignore[arg-type]
-        return forwarded or (self._sessions.person if self._sessions else "")
+        if "person" not in g:
+            access, address, headers = self._access, request.remote_addr, request.headers
+            own = access.own(address, request.environ.get("REMOTE_PORT"), headers)  # type: ignore[arg-type]
+            g.person = own or access.forwarded(address, headers)  # type: ignore[arg-type]
+        return g.person or (self._sessions.person if self._sessions else "")
 
     @property
     def sign_in_hint(self) -> str:
@@ -104,6 +107,8 @@ class RequestSecurity:
             return "sign in"
         if self._access.secret:
             return "use the authenticating proxy"
+        if self._access.alone:
+            return "use the account that runs this server, or start it with --tokens: see docs/operating.md"
         return "start this server with --tokens or --proxy-secret: see docs/operating.md"
 
     @property

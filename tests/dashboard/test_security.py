@@ -1,8 +1,10 @@
 """Nobody writes who is not known, from a page that is not ours, or too often; no stranger's script runs."""
 
 import argparse
+import getpass
 import json
 import re
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from served import NAME, TOKEN, act, call, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
 from dashboard.auth.credentials import Access, AccessError, access_of, read_networks, read_tokens
+from dashboard.auth.own_connection import is_own
 from dashboard.auth.security import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
 from dashboard.pages.alert_actions import ACTIONS
@@ -379,3 +382,41 @@ def test_requests_of_many_threads_at_once_are_all_counted():
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(ask, range(8))) == [None] * 8
     assert counts.get("who") == 40
+
+
+def test_whoever_runs_a_server_alone_may_act_and_nobody_else(tmp_path, monkeypatch):
+    """The connection's other end is a process of this account; a stranger's and a forwarded request are not."""
+    access = access_of(options_of())
+    assert (access.alone, access.writable) == (getpass.getuser(), True)
+    for options in (("--host", "0.0.0.0"), ("--proxy", "127.0.0.1"), ("--allow-host", "bench.example.org")):
+        assert access_of(options_of(*options)).alone == ""
+    here = place(tmp_path, access)
+    number, client = here.service.alerts.alerts()[0].id, here.client
+    client.get("/_dash-layout")
+    own = {"X-CSRFToken": client.get_cookie("_csrf_token").value}
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+        port = connection.getsockname()[1]
+        assert "too old to change" in act(client, number, "ack", port=port)
+        forwarded = own | {"X-Forwarded-For": "10.0.0.1"}
+        assert "Only people who are signed in" in act(client, number, "ack", headers=forwarded, port=port)
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+        assert "use the account that runs this server" in act(client, number, "ack", headers=own, port=port)
+        monkeypatch.undo()
+        assert act(client, number, "ack", headers=own, port=port) == f"Alert {number} is acknowledged."
+    [*_, event] = here.service.alerts.log(number)
+    assert (event.who, event.what) == (getpass.getuser(), "acknowledged")
+
+
+@pytest.mark.parametrize("client", [("127.0.0.1", None), ("127.0.0.1", 1), ("10.0.0.1", 40000), (None, 5), ("x", "y")])
+def test_a_connection_that_is_not_known_is_not_this_accounts(client):
+    assert not is_own(*client)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_connection_of_this_account_is_known_by_both_protocols(family):
+    here = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+    with (
+        socket.create_server((here, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as client,
+    ):
+        assert is_own(*client.getsockname()[:2])
