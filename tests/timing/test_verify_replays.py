@@ -297,6 +297,16 @@ class Lazy(torch.Tensor):
     """Computes when it is read."""
 
 
+def test_outputs_of_several_dtypes_are_compared_with_a_reference_in_float8():
+    """Without a reference of the suite, the baseline's outputs are the reference."""
+
+    def quantized(x, weight, shift):
+        return x.to(torch.float8_e4m3fn), x.abs().amax(1)
+
+    suite = changed_suite(SUITE, reference=quantized, buffers=lambda new, M: None)
+    assert measure({"quantized": quantized}, suite=suite)["quantized"].reason == ""
+
+
 def test_a_subclass_of_a_tensor_is_no_output():
     record = measure({"lazy": lambda x, weight, shift: own(x, weight, shift).as_subclass(Lazy)})["lazy"]
     assert (record.state, record.rule) == ("failed", "unreal-output")

@@ -346,7 +346,8 @@ def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
         return torch.tensor(float("nan"), device=device)
     errors = []
     for output, reference in zip(outputs, checker.reference, strict=True):
-        wide = torch.promote_types(reference.dtype, torch.float32)
+        # torch promotes no float8.
+        wide = torch.float32 if reference.itemsize == 1 else torch.promote_types(reference.dtype, torch.float32)
         reference = reference.to(wide)
         norms = [torch.linalg.vector_norm(values) for values in (output.to(wide) - reference, reference)]
         errors.append((norms[0] / norms[1]).double())
