@@ -31,7 +31,7 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
         description="Compare the machine code of two commits, or with --toolchain that of one commit (default: the "
         "working tree) under two versions of Triton or torch.",
     )
-    diff.add_argument("base", metavar="BASE", nargs="?", help="the base commit")
+    diff.add_argument("base", metavar="BASE", nargs="?", help="the base commit (default: HEAD)")
     diff.add_argument("head", metavar="HEAD", nargs="?", help="commit, or . for the working tree (default)")
     diff.add_argument(
         "--toolchain",
@@ -56,6 +56,8 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     from lockstep.machine_code import compare
     from lockstep.machine_code.differences.report import diff_lines
 
+    if not args.toolchain:
+        args.base = args.base or "HEAD"
     with ExitStack() as trees:
         base, head = _sides(args, packages, trees)
         if absent := absent_families(suites, base.root, head.root):
@@ -99,8 +101,6 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
     from lockstep.machine_code.commit_sources import sources
 
     if not args.toolchain:
-        if args.base is None:
-            raise UsageError("name a commit to compare with, or two toolchains (--toolchain BASE HEAD)")
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head or "."))
         return base, head
     base_toolchain, head_toolchain = args.toolchain

@@ -151,8 +151,11 @@ def test_wrong_words_are_usage(project):
     ):
         code, shown = diff(project, *arguments)
         assert (code, said in shown) == (4, True), shown
+
+
+def test_without_a_commit_the_working_tree_is_compared_with_head(project):
     done = project.lockstep("code", "diff", "--target", "sm_90")
-    assert (done.returncode, "name a commit to compare with, or two toolchains" in done.stdout) == (4, True)
+    assert (done.returncode, "sm_90: HEAD → ." in done.stdout) == (0, True), done.stdout
 
 
 @pytest.mark.skipif("LOCKSTEP_TEST_TOOLCHAIN" not in os.environ, reason="it names another Triton: triton==3.6.0")
