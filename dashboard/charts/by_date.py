@@ -18,7 +18,7 @@ from lockstep.history.model import Commit, Floats
 _EVEN = 0.1
 
 #: Number of dates on the axis.
-_LABELS = 5
+_LABELS = 4
 
 
 def _dates(commits: Sequence[Commit]) -> Floats:

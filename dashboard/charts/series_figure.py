@@ -15,7 +15,7 @@ from dashboard.charts.axes import commit_axis, fitted, in_zoom, scientific, valu
 from dashboard.charts.cause_colours import cause_colour
 from dashboard.charts.telemetry import telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
-from dashboard.charts.trend import commit_line, packed, symbols, upright, wrapped
+from dashboard.charts.trend import MARKED, commit_line, packed, symbols, upright, wrapped
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
@@ -27,8 +27,8 @@ from lockstep.history.model import Commit, Point
 
 Figure = dict[str, Any]
 
-#: Maximum number of points of a chart that draws their samples, and of visible points that get a marker each.
-_SAMPLED, _MARKED = 150, 400
+#: Maximum number of points of a chart that draws their samples.
+_SAMPLED = 150
 
 #: Relative heights of the main part, of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
@@ -132,7 +132,7 @@ def _main(
                 "y": [y for _, y in scattered],
             }
         )
-    marked = sum(in_zoom(point.commit, zoom) for point, _ in shown) <= _MARKED
+    marked = sum(in_zoom(point.commit, zoom) for point, _ in shown) <= MARKED
     for run in _segments(shown):
         symbol = symbols(style.marker, [bool(point.same_work_as) for point, _ in run]) or style.marker
         data.append(
@@ -149,7 +149,7 @@ def _main(
             }
         )
     timed = [(point.commit, number.value) for point, number in shown if not point.same_work_as]
-    if not marked and len(timed) < min(len(shown), _MARKED):
+    if not marked and len(timed) < min(len(shown), MARKED):
         dots = {"mode": "markers", "marker": {"color": style.colour(scheme), "size": 4}, "hoverinfo": "skip"}
         data.append({"type": "scatter", **dots, "x": [x for x, _ in timed], "y": [y for _, y in timed]})
     return data
@@ -157,7 +157,7 @@ def _main(
 
 def _numbers(values: Sequence[float]) -> Any:
     """Return numbers for Plotly, many of them as a typed array."""
-    return list(values) if len(values) <= _MARKED else packed(np.asarray(values, dtype=np.float64))
+    return list(values) if len(values) <= MARKED else packed(np.asarray(values, dtype=np.float64))
 
 
 def _places(at: Sequence[int]) -> Figure:

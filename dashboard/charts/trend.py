@@ -30,8 +30,8 @@ Figure = dict[str, Any]
 
 Places = NDArray[np.intp]
 
-#: Maximum number of dots on a line without markers.
-_MOST_DOTS = 200
+#: Maximum number of visible commits of a chart that draws a marker for each point; with more, hollow ones are not seen.
+MARKED = 200
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def trend(
                 bands.append(_band(x[known], low[known], high[known], style, scheme, thinned))
                 shape = stroke(style, scheme) | {"name": escape(variant)}
                 lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
-                lines += _dots(variant_rows, run, x, y, shape) if thinned else []
+                lines += _dots(variant_rows, run, x, y, shape) if thinned and not thinned.marked else []
         beside = [entry for entry in apart.get(variant, ()) if in_zoom(entry.place, zoom)]
         unknown = np.full(len(beside), np.nan)
         drawn.append((np.array([entry.value for entry in beside]), unknown, unknown))
@@ -117,6 +117,11 @@ class _Thinning:
     first: float
     last: float
     width: float
+
+    @property
+    def marked(self) -> bool:
+        """Whether so few commits are visible that each point gets a marker."""
+        return self.last - self.first <= MARKED
 
     def nearby(self, x: Ints, run: Places) -> Places:
         """Return the points of ``run`` in the visible range, and as far to its left and right as a drag can move."""
@@ -225,6 +230,11 @@ def _line(
     thinned: _Thinning | None,
 ) -> Figure:
     copied = rows.columns["same_work_as"]
+
+    def marker(run: Places) -> Figure:
+        symbol = shape["marker"]["symbol"]
+        return {**shape["marker"], "symbol": symbols(symbol, copied[run] != 0) or symbol}
+
     if thinned:
         run = run[outline_points(x[run], y[run], thinned.width)]
         name, unit = shape["name"], escape(quantity.unit)
@@ -233,7 +243,7 @@ def _line(
             f"{commits[at].short}<br>{copied_words(unpacked(digits))}" if digits else commits[at].short
             for at, digits in zip(x[run].tolist(), copied[run].tolist(), strict=True)
         ]
-        thin = {"mode": "lines", "hovertemplate": hover}
+        thin = {"mode": "lines+markers" if thinned.marked else "lines", "hovertemplate": hover, "marker": marker(run)}
         return shape | thin | {"x": packed(x[run]), "y": packed(y[run]), "text": texts}
     low, high = rows.interval(quantity.name)[1:]
     texts = []
@@ -242,15 +252,13 @@ def _line(
         texts.append(
             hover_text(rows[place], Measured(float(y[place]), *ends), quantity, commit_line(commits[x[place]]))
         )
-    style_marker = shape["marker"]["symbol"]
-    marker = shape["marker"] | {"symbol": symbols(style_marker, copied[run] != 0) or style_marker}
-    return shape | {"marker": marker, "x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
+    return shape | {"marker": marker(run), "x": x[run].tolist(), "y": y[run].tolist(), "text": texts}
 
 
 def _dots(rows: RowTable, run: Places, x: Ints, y: Floats, shape: Figure) -> list[Figure]:
     """Return dots at the measurements of a line without markers whose other points are copies; [] for other lines."""
     timed = run[rows.columns["same_work_as"][run] == 0]
-    if not 0 < len(timed) < min(len(run), _MOST_DOTS):
+    if not 0 < len(timed) < min(len(run), MARKED):
         return []
     dots = {
         "mode": "markers",

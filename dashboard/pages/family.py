@@ -20,7 +20,7 @@ from dashboard.charts.cost_against_latency import against
 from dashboard.charts.roofline import roofline
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
-from dashboard.charts.trend import commit_line, trend
+from dashboard.charts.trend import MARKED, commit_line, trend
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
@@ -225,7 +225,7 @@ def trends(
         return [html.P("Choose a variant and a quantity.", className="dim")]
     cases = _cases(address, keys)
     shown = [key for key in keys if key[3] in cases and key[2] in style_of]
-    long = len(shown) * len(commits) > LONG
+    long = len(commits) > MARKED or len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
     apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
     place = {commit.hash: at for at, commit in enumerate(commits)}

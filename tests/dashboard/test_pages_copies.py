@@ -12,6 +12,7 @@ from trees import open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
 from dashboard.charts import series_figure
+from dashboard.charts import trend as chart
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.pages import family, series_data
 from dashboard.pages.series_table import commit_table
@@ -66,7 +67,7 @@ def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
 
 
 def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
-    monkeypatch.setattr(series_figure, "_MARKED", 8)
+    monkeypatch.setattr(series_figure, "MARKED", 8)
     address = SeriesAddress("gpu", "linear", "triton", CASES[0], "cold")
 
     def modes(zoom):
@@ -80,11 +81,15 @@ def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
 
 def test_a_long_trend_has_dots_at_its_measurements(results, monkeypatch):
     monkeypatch.setattr(family, "LONG", 0)
+    monkeypatch.setattr(chart, "MARKED", 8)
     line, dots, after = (trace for trace in trend(results)["data"] if trace.get("name") == "triton")
     assert (line["mode"], numbers(line["x"])) == ("lines", list(range(MOVED)))
     assert (dots["mode"], numbers(dots["x"])) == ("markers", [at for at in range(MOVED) if at != COPIED])
     assert "same work as" in line["text"][COPIED]
     assert numbers(after["x"]) == list(range(MOVED, LENGTH))
+    before, after = (one for one in trend(results, zoom=(1.0, 5.0))["data"] if one.get("name") == "triton")
+    assert before["mode"] == after["mode"] == "lines+markers"
+    assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
 
 
 def test_a_series_names_copies_and_the_gpu_to_which_it_moved(results):
@@ -106,7 +111,7 @@ def test_commits_stand_at_their_dates(results):
         # A commit a day: both axes are the same but for their labels.
         assert numbers(other["x"]) == pytest.approx(numbers(one["x"]), abs=1e-3)
     assert dated["layout"]["xaxis"]["ticktext"][0] == "2020-09-13"
-    assert len(dated["layout"]["xaxis"]["ticktext"]) == 5
+    assert len(dated["layout"]["xaxis"]["ticktext"]) == 4
 
 
 def test_a_zoom_by_date_shows_the_commits_of_these_dates():
