@@ -17,7 +17,8 @@ from workflows import ROOT, Runner, workflow
 
 from lockstep.gate.case_verdict import SeriesKey, Verdict
 from lockstep.gate.report import untrusted_report
-from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT
+from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT, comment_text
+from lockstep.gate.report.markdown import pages_link
 from lockstep.gate.report.report import Report
 from lockstep.gate.report.untrusted_report import Unreadable, from_json, from_zip
 from lockstep.record.model import Estimate
@@ -363,3 +364,15 @@ def test_it_needs_the_standard_library_alone():
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lockstep.gate.report.comment"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_comment_links_to_the_pages_of_the_history():
+    text = comment_text(
+        "### ok\n", "a" * 40, "https://github.com/o/r/actions/runs/1", "https://bench.example.org/x?a=b"
+    )
+    assert text.rstrip().endswith(
+        f"for {'a' * 40} · [earlier results, and the alerts](https://bench.example.org/x?a=b)"
+    )
+    for wrong in ("", "javascript:alert(1)", "https://a b", "https://a\n[x](y)"):
+        assert comment_text("", "a", "https://run", wrong).rstrip().endswith("for a")
+    assert pages_link("https://a/)[x](https://b").count("](") == 1

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from lockstep.gate.report.markdown import to_markdown
+from lockstep.gate.report.markdown import PAGES, pages_link, to_markdown
 from lockstep.gate.report.untrusted_report import MOST_ZIPPED, Unreadable, from_zip
 
 COMMENTED, UNREADABLE, NO_ANSWER = 0, 1, 3
@@ -105,7 +105,7 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     except Unreadable as error:
         findings = f"### ⚠️ The gate left no report: {error}.\n"
         code = UNREADABLE
-    _upsert(github, pull, comment_text(findings, pull.sha, run["html_url"]))
+    _upsert(github, pull, comment_text(findings, pull.sha, run["html_url"], os.environ.get(PAGES, "")))
     print(f"wrote the comment of pull request {pull.number}")
     return code
 
@@ -133,9 +133,9 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
     return _pull(pull_request) if pull_request["state"] == "open" and pull_request["head"]["sha"] == title[2] else None
 
 
-def comment_text(findings: str, sha: str, run_url: str) -> str:
-    """Return the comment: the marker by which a later run finds it, findings, commit, and a link to the run."""
-    footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}\n"
+def comment_text(findings: str, sha: str, run_url: str, pages: str = "") -> str:
+    """Return the comment: the marker by which a later run finds it, findings, commit, and links to run and pages."""
+    footer = f"\n[All of it, with the JSON report]({quote(run_url, safe=':/')}), for {sha}{pages_link(pages)}\n"
     lines, remaining = [], MOST_TEXT - len(footer)
     for line in findings.splitlines(keepends=True):
         remaining -= len(line)

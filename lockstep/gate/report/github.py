@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lockstep.gate.case_verdict import Verdict
-from lockstep.gate.report.markdown import to_markdown
+from lockstep.gate.report.markdown import PAGES, pages_link, to_markdown
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import line
 
@@ -57,6 +58,8 @@ def append_summary(report: Report, path: Path) -> None:
     """Append the report, as Markdown, to the file that becomes the summary of the job."""
     with path.open("a", encoding="utf-8") as file:
         file.write(to_markdown(report))
+        if link := pages_link(os.environ.get(PAGES, "")):
+            file.write(f"{link.removeprefix(' · ')}\n")
 
 
 def _data(text: str) -> str:

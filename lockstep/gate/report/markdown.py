@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from urllib.parse import quote
 
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import COLUMNS, remarks, rows, same
+
+#: Environment variable with the address of the pages, as for messages about alerts.
+PAGES = "LOCKSTEP_URL"
 
 #: Maximum rows of the table. A comment holds 65,536 characters, and nobody reads more rows.
 MOST_ROWS = 100
@@ -34,6 +38,13 @@ def to_markdown(report: Report) -> str:
     lines += [f"- {escape(remark, MOST_REMARK)}" for remark in remarks(report)]
     lines += ["", "</details>", ""]
     return "\n".join(lines)
+
+
+def pages_link(address: str) -> str:
+    """Return a link to the pages of the history; "" if the address is not one of the web."""
+    if not re.match(r"https?://\S+$", address):
+        return ""
+    return f" · [earlier results, and the alerts]({quote(address, safe=':/?&=%#')})"
 
 
 def escape(text: str, most: int = MOST_TEXT) -> str:
