@@ -51,7 +51,7 @@ def meaning(figure: str, before: str, after: str) -> str:
     """
     if before == after:
         return "the same"
-    numbers = [re.match(r"\d+", text) for text in (before, after)]
+    numbers = [re.match(r"\d{1,12}\b", text) for text in (before, after)]
     if figure in _MEANINGS and all(numbers):
         old, new = (int(number[0]) for number in numbers if number)
         if figure == "instructions" and abs(new - old) < 0.01 * old:

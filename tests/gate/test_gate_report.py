@@ -324,3 +324,18 @@ def test_a_cost_has_lines_of_its_own_in_its_own_unit():
 def test_costs_that_are_the_same_are_counted_apart():
     told = report(verdict("same"), verdict("same", quantity="host"), verdict("same", case="M=1", quantity="host"))
     assert list(same(told)) == [("linear", 1, 0), ("linear host", 2, 0)]
+
+
+def test_the_comment_says_what_the_figures_of_slower_kernels_usually_mean():
+    """The words are those of alerts (tests/alerts/test_story.py)."""
+    sentence = (
+        "scale: registers 168 → 255, spills 0 → 512 B, blocks an SM 2 → 1 (registers), num_stages 3 → 4, STL 0 → 8"
+    )
+    slower = verdict("slower", 0.02, code=(sentence, f"registers {'9' * 5000} → 1"))
+    text = to_markdown(report(slower, slower))
+    assert [line for line in text.splitlines() if line.startswith("- ") and " → " in line] == [
+        "- registers 168 → 255: fewer warps may fit on a multiprocessor, so it hides less latency",
+        "- spills 0 → 512: registers no longer suffice: values go through local memory, which costs loads and stores",
+        "- STL 0 → 8: stores of spilled registers",
+    ]
+    assert "usually mean" not in to_markdown(report(verdict("slower", 0.02)))

@@ -7,7 +7,7 @@ import re
 from urllib.parse import quote
 
 from lockstep.gate.report.report import Report, headline
-from lockstep.gate.report.rows import COLUMNS, remarks, rows, same
+from lockstep.gate.report.rows import COLUMNS, remarks, rows, same, usual_meanings
 
 #: Environment variable with the address of the pages, as for messages about alerts.
 PAGES = "LOCKSTEP_URL"
@@ -31,6 +31,9 @@ def to_markdown(report: Report) -> str:
         if len(table_rows) > MOST_ROWS:
             lines += ["", f"… and {len(table_rows) - MOST_ROWS} more rows; the JSON report has them."]
         lines.append("")
+    if meanings := usual_meanings(report):
+        lines += ["What the figures of the slower kernels usually mean:", ""]
+        lines += [*(f"- {escape(told, MOST_REMARK)}" for told in meanings), ""]
     unchanged = [f"{escape(suite)} {count} ({unchanged} unchanged)" for suite, count, unchanged in same(report)]
     if unchanged:
         lines += [f"Same: {', '.join(unchanged)}.", ""]

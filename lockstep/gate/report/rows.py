@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from lockstep.gate.case_verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.gate.report.report import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential import LOOKS
+from lockstep.record.kernel_facts import meaning
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import gate
 from lockstep.record.series_name import SeriesName
@@ -23,6 +25,9 @@ AGAIN = "to measure the worst case again: "
 
 #: An interval whose ends differ by more than this factor is not shown: it carries no information, with many digits.
 MOST_APART = 10.0
+
+#: A figure of a kernel in a sentence on its code, such as "registers 168 → 255"; the most that are explained.
+_FIGURE, _MOST_MEANINGS = re.compile(r"\b([A-Za-z]+) (\d{1,12})(?: B)? → (\d{1,12})\b"), 8
 
 COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", "change", "interval", "why")
 
@@ -82,6 +87,17 @@ def remarks(report: Report) -> list[str]:
             f"({worst.key})"
         )
     return [*shown_rows, *report.notes, *filter(None, (advice(report), again(report)))]
+
+
+def usual_meanings(report: Report) -> list[str]:
+    """Return what the differences of the slower kernels' figures usually mean, in the words of alerts, each once."""
+    told: dict[str, None] = {}
+    for verdict in report.of("slower"):
+        for sentence in verdict.code:
+            for figure, before, after in _FIGURE.findall(sentence):
+                if means := meaning(figure, before, after):
+                    told[f"{figure} {before} → {after}: {means}"] = None
+    return list(told)[:_MOST_MEANINGS]
 
 
 def again(report: Report) -> str:
