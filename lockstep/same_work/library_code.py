@@ -33,7 +33,7 @@ def names_stand_for_code(checkout: Path) -> bool:
     """
     if any(name in sys.modules for name in _COMPILERS):
         return False
-    loaded = {Path(line.split(maxsplit=5)[-1].strip()) for line in _maps() if ".so" in line}
+    loaded = {Path(line.split(maxsplit=5)[-1].strip()) for line in memory_maps() if ".so" in line}
     installed = _installed()
     return not any(
         path.is_relative_to(checkout) or (not any(map(path.is_relative_to, installed)) and _has_gpu_code(path))
@@ -60,7 +60,8 @@ def _has_gpu_code(path: Path) -> bool:
         return True
 
 
-def _maps() -> list[str]:
+def memory_maps() -> list[str]:
+    """Return the lines of /proc/self/maps; nothing on systems without it."""
     try:
         return Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -6,13 +6,16 @@ about other values. Only the work of the captured calls is compared, not what th
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from lockstep.same_work.library_code import memory_maps
 from lockstep.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
 from lockstep.same_work.work import (
     Buffer,
@@ -22,6 +25,7 @@ from lockstep.same_work.work import (
     depends_on_values,
     digest,
     portable_digest,
+    without_host_addresses,
 )
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
@@ -126,7 +130,8 @@ def work_of(
         if not graphs:
             graphs.append(_capture(arm, pool))  # reserves the memory for outputs allocated within calls
         graphs.append(_capture(arm, pool))
-        work, shared = read_graph(graphs[-1].raw_cuda_graph(), codes), [*_buffers([arm], contender.family)]
+        work = without_host_addresses(read_graph(graphs[-1].raw_cuda_graph(), codes), _HostMemory())
+        shared = [*_buffers([arm], contender.family)]
         seen.append(Captured(work, work, shared, _OwnMemory, _is_memory))
         if len(seen) == 1:
             digest_ = portable_digest(work, shared, _Memory())
@@ -186,6 +191,18 @@ def _buffers(arms: Sequence[Arm], base: Family) -> Iterator[Buffer]:
 
 def _is_memory(address: int) -> bool:
     return address >= _LEAST_ADDRESS and is_device_memory(address)
+
+
+class _HostMemory:
+    """Knows whether a number is an address of this process's memory that is not the GPU's."""
+
+    def __init__(self) -> None:
+        spans = (line.split(maxsplit=1)[0].split("-") for line in memory_maps())
+        self._spans = sorted((int(start, 16), int(end, 16)) for start, end in spans)
+
+    def __call__(self, address: int) -> bool:
+        place = bisect.bisect_right(self._spans, (address, sys.maxsize)) - 1
+        return place >= 0 and self._spans[place][0] <= address < self._spans[place][1] and not _is_memory(address)
 
 
 class _Memory:

@@ -195,10 +195,36 @@ def compare(draws: Iterable[Captured]) -> str:
 def digest(draw: Captured) -> str:
     """Return a digest of what base and head give the GPU to do; "" if some of it is not known."""
     nodes = (*draw.base, *draw.head)
-    if any(node.unknown or UNKNOWN_CODE in str(dict(node.facts).get("machine code", "")) for node in nodes):
+    if any(node.unknown or _of_library(node) for node in nodes):
         return ""
     both = [placed(side, Memory(draw.buffers)) for side in (draw.base, draw.head)]
     return hashlib.sha256(repr(both).encode()).hexdigest()[:16]
+
+
+def without_host_addresses(work: Work, is_host: Callable[[int], bool]) -> Work:
+    """Return the graph with each address of the host's memory that a library's function gets replaced by zeros.
+
+    cuBLAS passes structures in which the host keeps addresses of its own. They differ from process to process, and no
+    kernel reads ordinary memory of the host.
+    """
+
+    def cleared(fact: Fact) -> Fact:
+        if not isinstance(fact, bytes):
+            return fact
+        words = [fact[start : start + _ADDRESS] for start in range(0, len(fact), _ADDRESS)]
+        return b"".join(
+            bytes(_ADDRESS) if len(word) == _ADDRESS and is_host(struct.unpack("<Q", word)[0]) else word
+            for word in words
+        )
+
+    return tuple(
+        replace(node, facts=tuple((name, cleared(fact)) for name, fact in node.facts)) if _of_library(node) else node
+        for node in work
+    )
+
+
+def _of_library(node: Node) -> bool:
+    return UNKNOWN_CODE in str(dict(node.facts).get("machine code", ""))
 
 
 class Unknown(Exception):
@@ -216,8 +242,7 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
     memory = Memory(buffers)
     parts = []
     for node in work:
-        code = str(dict(node.facts).get("machine code", ""))
-        library = UNKNOWN_CODE in code
+        code, library = str(dict(node.facts).get("machine code", "")), _of_library(node)
         if node.unknown or (library and _GENERATED.search(code)):
             return ""
         try:

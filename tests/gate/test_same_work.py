@@ -18,6 +18,7 @@ from planted_launches import CHANGES, WORDS, planted
 from lockstep.gate.namespaces import Sides
 from lockstep.same_work.read_graph import unmangled
 from lockstep.same_work.work import (
+    UNKNOWN_CODE,
     Buffer,
     Captured,
     Edge,
@@ -28,6 +29,7 @@ from lockstep.same_work.work import (
     difference,
     digest,
     placed,
+    without_host_addresses,
 )
 
 EXAMPLES = int(os.environ.get("LOCKSTEP_WORK_EXAMPLES", "120"))
@@ -196,3 +198,21 @@ def test_nodes_that_wait_for_others_differ():
 )
 def test_a_kernel_is_called_by_its_own_name(name, own):
     assert unmangled(name) == own
+
+
+def _one_node(code, *words):
+    return (
+        Node("kernel", (("machine code", code), ("parameter 0", b"".join(w.to_bytes(8, "little") for w in words)))),
+    )
+
+
+@pytest.mark.parametrize("code", [f"function 0x1f {UNKNOWN_CODE}", "ab12"])
+def test_addresses_of_the_host_that_a_library_gets_are_no_work(code):
+    def host(address):
+        return 1000 <= address < 2000
+
+    graphs = [without_host_addresses(_one_node(code, 7, address), host) for address in (1000, 1500)]
+    # Other kernels keep every byte, and so do numbers that are no addresses.
+    assert (graphs[0] == graphs[1]) is (UNKNOWN_CODE in code)
+    assert without_host_addresses(_one_node(code, 7, 2500), host) == _one_node(code, 7, 2500)
+    assert without_host_addresses(_one_node(code, 8, 1000), host) != graphs[0]
