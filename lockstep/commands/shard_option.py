@@ -16,6 +16,8 @@ from asv.results import get_existing_hashes
 from lockstep.commands.cli import UsageError
 from lockstep.fleet.merge import begin_shard
 from lockstep.fleet.shard import Shard, ShardError
+from lockstep.gpu.nvml import find_gpu
+from lockstep.gpu.preflight import Preflight, preflight
 from lockstep.record.provenance import Host
 from lockstep.suite.definition import Suite
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -29,6 +31,10 @@ def add_shard_option(parser: argparse.ArgumentParser) -> None:
         help="measure only the cases of shard I of N, into a folder of its own (RESULTS-shards/I-of-N); I/UUID,UUID,… "
         "names the GPUs and takes the I-th. `lockstep merge` joins the folders",
     )
+
+
+class UnfitGpu(OSError):
+    """A GPU cannot measure. The message says why."""
 
 
 class ShardRun:
@@ -89,9 +95,16 @@ class ShardRun:
 
         Raises:
             UsageError: the GPU is not the one that the shard names.
+            UnfitGpu: another process runs on the GPU, or it has a fault.
         """
         uuid = host.facts.get("gpu_uuid", "")
         if self.shard.uuid and uuid != self.shard.uuid:
             raise UsageError(f"--shard names {self.shard.uuid}, but the GPU at hand is {uuid or 'none'}")
+        gpu = find_gpu(uuid) if uuid else None
+        found = preflight(gpu) if gpu is not None else Preflight()
+        if found.faults:
+            raise UnfitGpu(f"GPU {uuid} cannot measure now: {'; '.join(found.faults)}")
+        for mark in found.marks:
+            log.warning(f"Marked: GPU {uuid}: {mark}")
         log.info(f"Shard {self.shard.place} of {len(self.shard.gpus)}, into {self.folder}")
         begin_shard(self.results, self.folder, machine, uuid)

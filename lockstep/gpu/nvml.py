@@ -77,6 +77,23 @@ class ClockSample:
 
 
 @dataclass(frozen=True)
+class Health:
+    """What may disturb a measurement. A value that the driver does not report is () or ``None``.
+
+    Attributes:
+        processes: ids of the processes with a CUDA context on the GPU.
+        uncorrected: uncorrected errors of the memory (ECC) since the driver was loaded.
+        remap_pending: whether a faulty row of the memory is replaced at the next reset.
+        margin_c: °C to the temperature at which the GPU lowers its clock.
+    """
+
+    processes: tuple[int, ...]
+    uncorrected: int | None
+    remap_pending: bool | None
+    margin_c: int | None
+
+
+@dataclass(frozen=True)
 class Gpu:
     """A GPU, of which NVML reads and locks the clocks.
 
@@ -139,6 +156,18 @@ class Gpu:
             temperature_c=_ask(pynvml.nvmlDeviceGetTemperatureV, self._handle, pynvml.NVML_TEMPERATURE_GPU),
             power_w=None if power_mw is None else power_mw / 1000,
             reasons=None if bits is None else tuple(name for bit, name in REASONS.items() if bits & bit),
+        )
+
+    def health(self) -> Health:
+        """Read what may disturb a measurement."""
+        errors = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+        remapped = _ask(pynvml.nvmlDeviceGetRemappedRows, self._handle)
+        processes = _ask(pynvml.nvmlDeviceGetComputeRunningProcesses, self._handle)
+        return Health(
+            processes=tuple(sorted(process.pid for process in processes or ())),
+            uncorrected=_ask(pynvml.nvmlDeviceGetTotalEccErrors, self._handle, *errors),
+            remap_pending=None if remapped is None else bool(remapped[2]),
+            margin_c=_ask(pynvml.nvmlDeviceGetMarginTemperature, self._handle),
         )
 
     def energy_j(self) -> float | None:

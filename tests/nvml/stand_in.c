@@ -4,6 +4,7 @@
  *   log         every change asked for, one line each: "sm 0 1500 1500", "sm-reset 0", "persistence 0 1"
  *   sm-0        "min max" while the SM clock of GPU 0 is locked; mem-0 likewise; persistence-0 while on
  *   busy-0      exists while GPU 0 works
+ *   processes-0, ecc-0, remap-0, margin-0, reasons-0   a number: the id of a process on GPU 0, and so on
  * $STAND_IN_GPUS  number of GPUs (1)
  * $STAND_IN_SET   nvmlReturn_t of every change (0); $STAND_IN_SET_MEMORY of the memory lock alone
  * $STAND_IN_READ  nvmlReturn_t of every optional read (0)
@@ -97,6 +98,16 @@ static int sags(void *gpu) {
     return sag && exists("busy", gpu) && locked("sm", gpu, BOOST) > sag;
 }
 
+/* The number in a file, or `otherwise`. */
+static long stated(const char *name, void *gpu, long otherwise) {
+    long value = otherwise;
+    FILE *file = fopen(path(name, gpu), "r");
+    if (!file) return otherwise;
+    if (fscanf(file, "%ld", &value) != 1) abort();
+    fclose(file);
+    return value;
+}
+
 ret nvmlInitWithFlags(uint flags) { (void)flags; return OK; }
 ret nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(ret code) { (void)code; return "stand-in error"; }
@@ -157,7 +168,7 @@ ret nvmlDeviceGetTemperatureV(void *gpu, struct temperature *out) {
 
 ret nvmlDeviceGetCurrentClocksEventReasons(void *gpu, unsigned long long *out) {
     uint bits = !exists("busy", gpu) ? 0x1 : sags(gpu) ? 0x4 : 0;
-    *out = bits;
+    *out = bits | (uint)stated("reasons", gpu, 0);
     return (ret)setting("STAND_IN_READ", OK);
 }
 
@@ -196,4 +207,30 @@ ret nvmlDeviceResetMemoryLockedClocks(void *gpu) { return undo("mem", gpu); }
 ret nvmlDeviceGetPersistenceMode(void *gpu, uint *out) { return number(out, exists("persistence", gpu)); }
 ret nvmlDeviceSetPersistenceMode(void *gpu, uint on) {
     return on ? change("persistence", gpu, 1, 1, "STAND_IN_SET") : undo("persistence", gpu);
+}
+
+struct process { uint pid; unsigned long long memory; uint instance, compute; };
+ret nvmlDeviceGetComputeRunningProcesses_v3(void *gpu, uint *count, struct process *out) {
+    uint room = *count;
+    *count = exists("processes", gpu);
+    if (*count && room < *count) return TOO_SMALL;
+    if (*count) out[0] = (struct process){.pid = (uint)stated("processes", gpu, 0)};
+    return (ret)setting("STAND_IN_READ", OK);
+}
+
+ret nvmlDeviceGetTotalEccErrors(void *gpu, uint type, uint counter, unsigned long long *out) {
+    if (type != 1 || counter != 0) return INVALID; /* uncorrected, since the driver was loaded */
+    *out = (unsigned long long)stated("ecc", gpu, 0);
+    return (ret)setting("STAND_IN_READ", OK);
+}
+
+ret nvmlDeviceGetRemappedRows(void *gpu, uint *corrected, uint *uncorrected, uint *pending, uint *failed) {
+    *corrected = *uncorrected = *failed = 0;
+    return number(pending, (uint)stated("remap", gpu, 0));
+}
+
+struct margin { uint version; int celsius; };
+ret nvmlDeviceGetMarginTemperature(void *gpu, struct margin *out) {
+    if (out->version != 0x1000008) return INVALID;
+    return number((uint *)&out->celsius, (uint)stated("margin", gpu, 46));
 }

@@ -1,0 +1,54 @@
+"""Look at a GPU before an unattended measurement: another process or a fault makes every number of it wrong.
+
+The other faults show at each number: a record has the temperature and the reasons for a lower clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.gpu.nvml import Gpu
+
+#: Clock-event reasons by which the hardware halves the clock, because of heat or of the power supply.
+_SLOWED = frozenset({"hardware slowdown", "hardware thermal", "power brake"})
+
+#: A GPU this close to the temperature at which it slows down is marked, in °C.
+_MARGIN_C = 5
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What was found.
+
+    Attributes:
+        faults: why the GPU must not measure, as sentences without full stops.
+        marks: what a reader of its numbers must know.
+    """
+
+    faults: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
+def preflight(gpu: Gpu) -> Preflight:
+    """Return the faults and marks of a GPU on which this process does not run yet."""
+    sample, health = gpu.sample(), gpu.health()
+    reasons = set(sample.reasons or ())
+    faults = [f"process {pid} runs on it: {_command(pid)}" for pid in health.processes]
+    faults += [f"its clock is lowered by {reason}" for reason in sorted(reasons & _SLOWED)]
+    if health.uncorrected:
+        faults.append(f"its memory had {health.uncorrected} uncorrected errors (ECC) since the driver was loaded")
+    if health.remap_pending:
+        faults.append("a row of its memory waits to be replaced: reset the GPU")
+    marks = ["its clock is lowered by heat"] if "thermal" in reasons else []
+    if health.margin_c is not None and health.margin_c <= _MARGIN_C:
+        marks.append(f"at {sample.temperature_c} °C it is {health.margin_c} °C from slowing down")
+    return Preflight(tuple(faults), tuple(marks))
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "not visible from here"
+    return b" ".join(words).decode(errors="replace").strip()[:100] or "not visible from here"
