@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,9 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
             metavar="FILE",
             help="write the hashes to measure into a file, for `lockstep run HASHFILE:FILE --shards N`",
         )
+        parser.add_argument(
+            "--github", action="store_true", help="write `commits` (their number) and `matrix` to $GITHUB_OUTPUT"
+        )
         add_sources(parser)
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -78,12 +83,16 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
         }
         known = Known(followed, _measured(files), Costs.of(files), _doubts(args, machine) if files else ())
         try:
-            made = plan(_commits(conf, args.range), known, args.budget)
+            made = plan(_commits(conf, args.range), known, None if args.budget == math.inf else args.budget)
         except ValueError as error:
             raise UsageError(f"--budget: {error}") from error
+        hashes = list(dict.fromkeys(step.commit for step in made.steps if not step.again))
         if args.commits:
-            hashes = dict.fromkeys(step.commit for step in made.steps if not step.again)
+            args.commits.parent.mkdir(parents=True, exist_ok=True)
             args.commits.write_text("".join(f"{commit}\n" for commit in hashes), encoding="utf-8")
+        if args.github:
+            with Path(os.environ.get("GITHUB_OUTPUT") or os.devnull).open("a", encoding="utf-8") as file:
+                file.write(f"commits<<END\n{len(hashes)}\nEND\nmatrix<<END\n{json.dumps(_matrix(shards))}\nEND\n")
         if args.json:
             print(json.dumps(_json(made, shards, known.costs)))
         else:
@@ -151,10 +160,15 @@ def _doubts(args: argparse.Namespace, machine: str) -> list[Doubt]:
     return list(doubts.values())
 
 
+def _matrix(shards: Sequence[Shard]) -> dict[str, Any]:
+    """Return the matrix of a job of GitHub Actions."""
+    return {"include": [{"shard": str(shard), "name": shard.name} for shard in shards]}
+
+
 def _json(made: Plan, shards: Sequence[Shard], costs: Costs) -> dict[str, Any]:
     return {
         "shards": [str(shard) for shard in shards],
-        "matrix": {"include": [{"shard": str(shard), "name": shard.name} for shard in shards]},
+        "matrix": _matrix(shards),
         "cases_with_known_cost": len(costs.cases),
         "left_out": made.left_out,
         "seconds": _sum(made.steps),

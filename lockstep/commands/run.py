@@ -27,7 +27,7 @@ from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option
 from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
-from lockstep.commands.shards_option import add_shards_option, run_shards
+from lockstep.commands.shards_option import add_launcher_option, add_shards_option, run_shards
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
@@ -56,6 +56,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         add_retune_option(parser)
         add_shard_option(parser)
         add_shards_option(parser, "start a process for each shard, and merge what they measured")
+        add_launcher_option(parser)
         parser.add_argument(
             "--repeats",
             type=int,

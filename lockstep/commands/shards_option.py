@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.merge import report
 from lockstep.fleet.launchers.launcher import Job, Launcher
 from lockstep.fleet.launchers.processes import Processes
+from lockstep.fleet.launchers.slurm import Slurm
 from lockstep.fleet.merge import merge
 from lockstep.fleet.progress import FleetProgress
 from lockstep.fleet.shard import Shard, ShardError, numbered
@@ -25,6 +26,9 @@ from lockstep.processes.sigterm import sigterm_interrupts
 
 #: Exit status of ``lockstep run`` if a benchmark failed: the commits were measured nevertheless.
 _FAILED_SERIES = 2
+
+#: The engines that start shards.
+LAUNCHERS: Mapping[str, Callable[[], Launcher]] = {"processes": Processes, "slurm": Slurm}
 
 
 def add_shards_option(parser: argparse.ArgumentParser, purpose: str) -> None:
@@ -40,30 +44,40 @@ def add_shards_option(parser: argparse.ArgumentParser, purpose: str) -> None:
     )
 
 
+def add_launcher_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--launcher``."""
+    parser.add_argument(
+        "--launcher",
+        choices=LAUNCHERS,
+        default="processes",
+        help="what starts the shards of --shards: processes of this machine, or an array of Slurm jobs",
+    )
+
+
 def run_shards(conf: Any, args: argparse.Namespace) -> int:
     """Start this command for each shard, merge what they measured, and return the exit status."""
     if args.shard:
         raise UsageError("--shard measures one shard and --shards starts all: leave one of them out")
     results = Path(conf.results_dir)
-    words = _without_shards(sys.argv[1:])
+    words = _without(_without(sys.argv[1:], "--shards"), "--launcher")
     jobs = [
         Job(shard, (*words, "--skip-existing", "--shard", str(shard)), shard.folder(results))
         for shard in fleet_of(args.shards)
     ]
     log.info(f"Starting {len(jobs)} shards; their whole output is in {jobs[0].log.parent}/*.log")
     log.flush()
-    return launch(Processes(), jobs, results)
+    return launch(LAUNCHERS[args.launcher](), jobs, results)
 
 
-def _without_shards(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line without ``--shards N``."""
+def _without(words: Sequence[str], option: str) -> list[str]:
+    """Return the words of a command line without an option and its value."""
     left: list[str] = []
-    skipped = False
+    is_value = False
     for word in words:
-        if not skipped and not word.startswith("--shards="):
+        if not is_value and word != option and not word.startswith(f"{option}="):
             left.append(word)
-        skipped = word == "--shards"
-    return [word for word in left if word != "--shards"]
+        is_value = word == option
+    return left
 
 
 def launch(launcher: Launcher, jobs: Sequence[Job], results: Path) -> int:

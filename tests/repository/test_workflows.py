@@ -12,6 +12,7 @@ from project import KERNELS, make_project
 from workflows import ROOT, WORKFLOWS, Runner, read, tool, workflow
 
 from lockstep.machine_code.differences.report import fenced
+from lockstep.record.file import read_records
 
 #: ``twice`` multiplies six times.
 SLOW = KERNELS.replace(
@@ -356,3 +357,51 @@ def test_code_block_cannot_be_left():
     assert fenced(text).splitlines()[0] == "`````text"
     assert fenced(text).endswith("\n`````\n")
     assert len(fenced("x" * 1_000_000)) < 61_000
+
+
+# fleet.yml
+
+
+def test_a_fleet_is_planned_measured_by_each_runner_and_merged(project, tmp_path):
+    project.write(".gitignore", ".asv\n.venv\n__pycache__\nMakefile\npyproject.toml\nfleet-*\n")
+    project.commit("Ignore what the workflow writes")
+    definition = workflow("fleet")
+    described = definition["on"]["workflow_call"]["inputs"]
+    inputs = {name: one.get("default", "") for name, one in described.items()}
+    inputs |= {"range": "HEAD^!", "shards": "2", "machine": "rack", "python": "python", "options": "--costs host"}
+    runner = Runner(project, {"github": {}, "inputs": inputs})
+    folder = project.root / ".venv" / "bin"
+    (folder / "python3").symlink_to("python")
+    runner.environment["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    planned = runner.job(definition, "plan")
+    assert planned.outcome == "success", planned.steps[-1].output
+    assert planned.artifacts == {"fleet-plan": "fleet-plan/"}
+    outputs = planned.outputs["plan"]
+    shards = json.loads(outputs["matrix"])["include"]
+    assert (outputs["commits"], len(shards)) == ("1", 2)
+    runner.context["needs"] = {"plan": {"outputs": outputs, "result": "success"}, "measure": {"result": "success"}}
+    # Each runner starts without what the other has, and uploads its shard.
+    for shard in shards:
+        runner.context["matrix"] = shard
+        job = runner.job(definition, "measure")
+        assert job.outcome == "success", job.steps[-1].output
+        [(name, path)] = job.artifacts.items()
+        assert name == f"shard-{shard['name']}"
+        (project.root / path).rename(tmp_path / name)
+    shutil.rmtree(project.root / "results", ignore_errors=True)
+    for shard in shards:
+        shutil.copytree(tmp_path / f"shard-{shard['name']}", project.root / "fleet-shards" / f"shard-{shard['name']}")
+    merged = runner.job(definition, "merge")
+    assert merged.outcome == "success", merged.steps[-1].output
+    assert merged.artifacts == {"results": "results/"}
+    [records] = project.root.glob("results/rack-*/*.provenance.jsonl")
+    cases = {record.case for record in read_records(records)[1] if record.state == "ok"}
+    assert cases == {"M=2,K=1024,N=512", "M=3,K=1024,N=512"}
+
+    # The next night has nothing to do: no runner starts.
+    done = runner.job(definition, "plan")
+    assert done.outputs["plan"]["commits"] == "0"
+    runner.context["needs"]["plan"]["outputs"] = done.outputs["plan"]
+    assert runner.job(definition, "measure").outcome == "skipped"
+    runner.context["needs"]["measure"] = {"result": "skipped"}
+    assert runner.job(definition, "merge").outcome == "skipped"
