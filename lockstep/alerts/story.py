@@ -136,6 +136,10 @@ def _next(alert: Alert, number: int) -> Iterator[NextStep]:
         yield NextStep("find the commit", search)
     if again := reproduce(alert):
         yield NextStep("measure it again", again)
+    worst = alert.members[0].series if alert.members else None
+    if worst and worst.ours and alert.known and alert.before:
+        ends = f"{alert.before[:12]} {alert.after[:12]}"
+        yield NextStep("compare the machine code", f"lockstep code diff {ends} --family {worst.suite}")
     if alert.members:
         yield NextStep("the new level is correct", f'lockstep alerts new-baseline {name} --because "…"')
         yield NextStep("nothing changed", f'lockstep alerts no-change {name} --because "…"')

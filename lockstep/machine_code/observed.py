@@ -87,6 +87,7 @@ class Observer:
         metadata, registers, spills = compiled.metadata, *(getattr(compiled, n, None) for n in ("n_regs", "n_spills"))
         # Triton's n_spills is the driver's bytes of local memory divided by 4, the size of a register.
         figures = registers, None if spills is None else 4 * spills, int(metadata.shared)
-        if machine := self._machines.get(loaded):
-            return Kernel(str(metadata.name), machine.fingerprint, *figures, machine.mix)
-        return Kernel(str(metadata.name), loaded if metadata.target.arch < VARIES_FROM else "", *figures)
+        machine = self._machines.get(loaded)
+        code = machine.fingerprint if machine else loaded if metadata.target.arch < VARIES_FROM else ""
+        options = (getattr(metadata, name, None) for name in ("num_warps", "num_stages"))
+        return Kernel(str(metadata.name), code, *figures, machine.mix if machine else {}, *options)

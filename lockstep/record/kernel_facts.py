@@ -15,6 +15,14 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
         "registers no longer suffice: values go through local memory, which costs loads and stores",
         "fewer values go through local memory",
     ),
+    "stages": (
+        "loads run further ahead of the arithmetic, in more shared memory; fewer blocks may fit",
+        "loads run less far ahead of the arithmetic",
+    ),
+    "warps": (
+        "a block has more warps: less work and fewer registers for each",
+        "a block has fewer warps: more work and more registers for each",
+    ),
     "shared": (
         "a larger tile or one more pipeline stage; fewer blocks may fit on a multiprocessor",
         "a smaller tile or one pipeline stage less; loads overlap less with arithmetic",
@@ -46,7 +54,7 @@ def meaning(figure: str, before: str, after: str) -> str:
     """Return what a difference usually means: "the same" if there is none, "" if the figure is not known.
 
     Args:
-        figure: "registers", "spills", "shared", "instructions", or a class of instructions.
+        figure: "registers", "spills", "stages", "warps", "shared", "instructions", or a class of instructions.
         before, after: numbers, perhaps with a unit.
     """
     if before == after:

@@ -70,6 +70,7 @@ class Kernel:
         spills: bytes of local memory per thread.
         shared: bytes of shared memory per block.
         mix: number of instructions by instruction class; empty if the kernel was not disassembled.
+        warps, stages: warps of a block, and stages of its pipelined loops, as Triton compiled it; ``None`` if unknown.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Kernel:
     spills: int | None = None
     shared: int | None = None
     mix: Mapping[str, int] = field(default_factory=dict, hash=False)
+    warps: int | None = None
+    stages: int | None = None
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
         "who: team-linear owns it; the commits above are by Bo",
         "next: find the commit: lockstep bisect 7",
         *(line for line in tell(found(), 7).lines() if "measure it again: lockstep gate --base" in line),
+        f"next: compare the machine code: lockstep code diff {COMMITS[8][:12]} {COMMITS[11][:12]} --family linear",
         'next: the new level is correct: lockstep alerts new-baseline 7 --because "…"',
         'next: nothing changed: lockstep alerts no-change 7 --because "…"',
         'next: be silent until a day: lockstep alerts mute 7 --until YYYY-MM-DD --because "…"',

@@ -85,6 +85,7 @@ def test_kernels_are_told_once_in_order(answers):
     assert [kernel["name"] for kernel in kernels] == ["add", "add"]
     assert len({kernel["code"] for kernel in kernels}) == 2
     assert all(kernel["shared"] == 0 for kernel in kernels)
+    assert {(kernel["warps"], kernel["stages"]) for kernel in kernels} == {(4, 3)}, "Triton's defaults"
 
 
 def test_what_was_found_out_ahead_is_added(answers):

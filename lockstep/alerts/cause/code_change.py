@@ -15,7 +15,7 @@ from typing import Any
 from lockstep.alerts.cause.change_facts import Evidence
 
 #: Numbers of a kernel with changed code that are facts for people, in this order, with their units.
-_FIGURES = {"registers": "", "spills": " B", "shared": " B", "instructions": ""}
+_FIGURES = {"registers": "", "spills": " B", "stages": "", "warps": "", "shared": " B", "instructions": ""}
 
 
 def code_of(text: str) -> dict[str, Any] | None:
@@ -48,9 +48,9 @@ def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 def code_evidence(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Evidence, ...]:
     """Return the facts of the kernels whose machine code changed, for people.
 
-    The evidence names added and removed kernels. Of the others it has registers, spills, shared memory and length, also
-    where they are equal, and the classes of instructions whose number changed. It is empty if the machine code of a
-    point is unknown.
+    The evidence names added and removed kernels. Of the others it has registers, spills, stages, warps, shared memory
+    and length, also where they are equal, and the classes of instructions whose number changed. It is empty if the
+    machine code of a point is unknown.
     """
     if not before or not after:
         return ()
