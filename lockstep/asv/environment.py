@@ -307,6 +307,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def _timed(self, host: Mapping[str, str]) -> Timed | None:
         """Return the timed records of this machine, which are read once in a run; ``None`` to time every case."""
         options = self._options
+        options.host = options.host or host  # later commits need no worker to learn it
         if not options.repeats or not options.save or options.retune:
             return None
         if options.timed is None:

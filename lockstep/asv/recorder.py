@@ -134,8 +134,11 @@ class Recorder:
         for new_record in records:
             if new_record.key in but:
                 continue
+            sources, before = self._sources.get(new_record.suite, ""), self._records.get(new_record.key)
             work = self._works.get((new_record.suite, new_record.case), {}).get(new_record.variant, "")
-            known = replace(new_record, sources=self._sources.get(new_record.suite, ""), work=work)
+            if before is not None and before.sources == sources != "" and before.version == new_record.version:
+                work = work or before.work  # a timed case that is timed again is not looked at again
+            known = replace(new_record, sources=sources, work=work)
             self._records[new_record.key] = known
             self._fresh.add(new_record.key)
             self._resumed.discard(new_record.key)
@@ -147,17 +150,14 @@ class Recorder:
             WorkerDied: the worker does not start.
         """
         suites = load_suites(self._spec.benchmark_dir)
+        tree = self._spec.checkout.resolve()
+        asked = {case: planned for case, planned in self._plan().items() if not planned.covered(case, self._fresh)}
+        self._sources = {
+            suite: sources_digest(tree, self._spec.packages, suites[suite]) for suite in {case[0] for case in asked}
+        }
         # Whoever asks for a timed case again wants another measurement.
         timed_here = {key for key, record in self._records.items() if record.state == "ok" and not record.same_work_as}
-        plan = {
-            case: planned
-            for case, planned in self._plan().items()
-            if not planned.covered(case, self._fresh) and not planned.touches(case, timed_here)
-        }
-        tree = self._spec.checkout.resolve()
-        self._sources = {
-            suite: sources_digest(tree, self._spec.packages, suites[suite]) for suite in {case[0] for case in plan}
-        }
+        plan = {case: planned for case, planned in asked.items() if not planned.touches(case, timed_here)}
         host = self._known_host or self._up().host
         timed = self._repeats(host)
         if timed is None or timed.stopped:

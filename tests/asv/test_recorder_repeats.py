@@ -79,7 +79,7 @@ class Run:
         )
 
     def commit(self, gpu, commit="c" * 40):
-        path = self.root / "results" / f"{commit[:8]}.provenance.jsonl"
+        self.path = path = self.root / "results" / f"{commit[:8]}.provenance.jsonl"
         spec = WorkerSpec(self.root, ("toy",), self.root / "benchmarks")
         recorder = Recorder(
             Target(commit, "lockstep", "m", "free", "h" * 40, path), spec, 60.0, say=self.said.append, worker=gpu,
@@ -115,6 +115,16 @@ def test_other_work_of_a_variant_is_timed_and_other_work_of_the_baseline_times_a
     assert {name for (name, _), same in found.items() if not same} == (
         {"plain", "twice"} if changed == "plain" else {"twice"}
     )
+
+
+def test_a_case_that_is_timed_again_keeps_what_is_known_of_its_work(project):
+    gpu, run = Gpu(WORKS | {"plain": "other"}), Run(project, "other files")
+    first, again = run.commit(gpu), run.commit(gpu)
+    assert set(first.values()) == set(again.values()) == {""}
+    assert gpu.measured == [*CASES, *CASES]
+    for record in read_records(run.path)[1]:
+        assert record.sources != ""
+        assert record.work == {"plain": "other", "twice": "work of twice"}[record.variant]
 
 
 def test_unknown_work_is_timed(project):

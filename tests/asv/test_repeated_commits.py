@@ -63,6 +63,23 @@ def test_a_commit_with_the_same_files_repeats_the_numbers(project):
     assert re.search(r"product\.latency", shown)
 
 
+def test_commits_with_the_same_files_start_one_worker_in_all(project):
+    started = project.root / "started"
+    suite = project.root / "benchmarks" / "product.py"
+    note = f"import sys\nif 'worker' in sys.argv[0]:\n    open({str(started)!r}, 'a').write('x')\n"
+    suite.write_text(note + suite.read_text())
+    run(project, "--repeats", "0")  # the definition counts too
+    started.unlink()
+    commits = []
+    for number in range(3):
+        project.write("notes.txt", f"{number}")
+        commits.append(unsampled(project, f"Note {number}"))
+    (project.root / "commits").write_text("\n".join(commits))
+    done = project.lockstep("run", "HASHFILE:commits", *BENCH)
+    assert done.stdout.count("of 1 cases 1 have the same files") == 3, done.stdout
+    assert started.read_text() == "x"  # the first tells the toolchain
+
+
 def test_a_commit_with_other_files_is_timed(project):
     project.write(
         "toy/product.py",
@@ -100,6 +117,7 @@ def test_everything_is_timed_on_demand_and_a_timed_commit_is_timed_again(project
     again = records(project, commit)["plain"]
     assert again.same_work_as == ""
     assert again.latency_samples != timed.latency_samples
+    assert again.sources == timed.sources != ""
 
 
 def test_another_version_of_the_suite_is_timed(project):
