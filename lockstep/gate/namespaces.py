@@ -82,6 +82,10 @@ class Sides:
             if side != before:
                 self._switch(before)
 
+    def forget(self, side: str) -> None:
+        """Drop the modules that a side has imported."""
+        self._modules[side].clear()
+
     def load_family(self, suite: Suite, side: str) -> Family:
         """Return the variants of a suite, imported from the tree of base or head (``side``).
 

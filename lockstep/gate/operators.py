@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ import torch
 from lockstep.gate.extensions import keep_extensions_apart
 from lockstep.gate.namespaces import Sides
 
-#: Added to the namespaces of base.
-_OF_BASE = "_lockstep_base"
+#: Added to the namespaces of a side, before its name.
+_APART = "_lockstep_"
 
 #: Namespaces of torch itself, whose operators packages extend.
 _OF_TORCH = frozenset({"aten", "prims", "prim", "quantized", "_", "higher_order"})
@@ -29,23 +29,23 @@ _BY_NAME = (
 )
 
 
-def keep_apart(sides: Sides, base: str) -> None:
-    """Let the packages of base register operators and build extensions apart from now on.
+def keep_apart(sides: Sides, *apart: str) -> None:
+    """Let the packages of some sides register operators and build extensions apart from now on.
 
-    ``base`` is the name of that side.
+    ``apart`` are all sides but one, which keeps the names: "base" is apart, "head" is not.
     """
 
     under_test = {*sides.packages, *sides.definitions}
 
     def own(name: Any, caller: str) -> Any:
-        if not isinstance(name, str) or sides.side != base or caller.partition(".")[0] not in under_test:
+        if not isinstance(name, str) or sides.side not in apart or caller.partition(".")[0] not in under_test:
             return name
         namespace, colons, operator = name.partition("::")
-        if namespace in _OF_TORCH or namespace.endswith(_OF_BASE):
+        if namespace in _OF_TORCH or _APART in namespace:
             return name
         if not isinstance(vars(torch.ops).get(namespace), _Namespaces):
-            setattr(torch.ops, namespace, _Namespaces(namespace, lambda: sides.side == base))
-        return f"{namespace}{_OF_BASE}{colons}{operator}"
+            setattr(torch.ops, namespace, _Namespaces(namespace, sides, apart))
+        return f"{namespace}{_APART}{sides.side}{colons}{operator}"
 
     for function in _BY_NAME:
         if hasattr(torch.library, function):
@@ -72,17 +72,17 @@ _NAMES = frozenset({"name", "qualname", "op", "ns"})
 class _Namespaces:
     """Finds the operators of a namespace: base's while base's code is active, or else head's."""
 
-    def __init__(self, name: str, of_base: Callable[[], bool]) -> None:
-        self._name = name
-        self._of_base = of_base
+    def __init__(self, name: str, sides: Sides, apart: Sequence[str]) -> None:
+        self._sides = sides
         before = vars(torch.ops).get(name)
-        self._head = before if before is not None else type(torch.ops.aten)(name)
-        self._base = type(torch.ops.aten)(name + _OF_BASE)
+        kind = type(torch.ops.aten)
+        self._head = before if before is not None else kind(name)
+        self._apart = {side: kind(f"{name}{_APART}{side}") for side in apart}
 
     def __getattr__(self, operator: str) -> Any:
-        if not self._of_base():
+        if (apart := self._apart.get(self._sides.side or "")) is None:
             return getattr(self._head, operator)
         try:
-            return getattr(self._base, operator)
+            return getattr(apart, operator)
         except AttributeError:
-            return getattr(self._head, operator)  # registered by a compiled library, which both sides share
+            return getattr(self._head, operator)  # registered by a compiled library, which all sides share

@@ -28,6 +28,10 @@ from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.rules.trusted import Trusted
 
+#: Smallest change that counts where base and head have buffers of their own, whose placement moves a time: backward
+#: passes of 14 to 70 µs on an H100 differed by up to 0.7 % between two equal versions.
+UNSHARED = 0.01
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -146,7 +150,8 @@ class CallComparer:
 
     def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, deadline: float) -> Trial:
         limits = self.limits
-        test = Test(limits.min_effect, limits.alpha, limits.cases, max(MOST_SAME, limits.min_effect))
+        least = limits.min_effect if shared else max(limits.min_effect, UNSHARED)
+        test = Test(least, limits.alpha, limits.cases, max(MOST_SAME, least))
         trial = Trial(test, ratios_of=at_one_clock)
         timer = PairTimer(pair, self.device, self.pace, self._trusted, self.stage)
         self._controls = self._controls or Controls.of(self.device)

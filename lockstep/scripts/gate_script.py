@@ -70,7 +70,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         cases=cases,
         wall_s=time.monotonic() - started,
         notes=tuple(notes(plan, outcome)),
-        trouble=outcome.trouble or _trouble(plan, outcome),
+        trouble=outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
         interrupted=interrupted,
         controls=outcome.controls,
         script=shlex.join([str(project.file), *plan.arguments]),

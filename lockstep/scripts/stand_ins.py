@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.scripts.hook import Hook
-from lockstep.scripts.timers import fla, flashinfer, liger, tilelang, torch_timer, triton_testing
+from lockstep.scripts.timers import fla, flashinfer, liger, tilelang, torch_inductor, torch_timer, triton_testing
 
 #: The stand-ins. Each has ``MODULES``, the names of the modules that hold its timers ("*.utils" stands for any module
 #: whose last part is "utils"), and ``install``, which replaces the timers of such a module, or leaves it alone.
-TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, flashinfer, tilelang, liger, fla)
+TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, torch_inductor, flashinfer, tilelang, liger, fla)
 
 
 def install(hook: Hook) -> None:

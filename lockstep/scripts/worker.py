@@ -22,6 +22,9 @@ from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
+#: The side whose run of the script only counts its calls, with head's packages.
+FIND = "find"
+
 if TYPE_CHECKING:
     from lockstep.gate.namespaces import Sides
     from lockstep.scripts.hook import Hook
@@ -48,6 +51,7 @@ def main() -> int:
 
     local = {name: Path(folder) for name, folder in plan.local.items()}
     roots = {side: Path(version.root) for side, version in plan.sides.items()}
+    roots[FIND] = roots[HEAD]
     sides = Sides(plan.packages, {**local, "__main__": Path(plan.sides[HEAD].file).parent}, **roots)
     device, facts = open_device(), host_facts()
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
@@ -55,7 +59,7 @@ def main() -> int:
     hook = Hook()
     stand_ins.install(hook)
     own_memory.install()
-    keep_apart(sides, BASE)
+    keep_apart(sides, BASE, FIND)
     tuners = Tuners(Choices(None), device, where_of(facts), tell=lambda text: process.emit("told", text=text))
     with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
         os.chdir(folder)  # what the script writes beside itself
@@ -93,14 +97,13 @@ class _Session:
         self._sides = sides
         self._device = device
         self._hook = hook
-        self._deadline = time.monotonic() + plan.budget_s
+        self._left_s = plan.budget_s
 
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
         self._process.stage("find", "")
         found, counted = self._find()
         self._process.emit("found", calls=[key.labels for key in found], error=counted.error, refused=counted.refused)
-        self._deadline = time.monotonic() + self._plan.budget_s
         chosen = self._plan.chosen([key.labels for key in found])
         compare = BASE in self._plan.sides
         ended = (self._compare(found, chosen) if compare else self._measure(chosen)) if chosen else {}
@@ -112,14 +115,19 @@ class _Session:
     def _new(self, side: str) -> ScriptRun:
         from lockstep.scripts.script_run import Script, ScriptRun  # imported here: torch is slow to import
 
-        file = Path(self._plan.sides[side].file)
+        file = Path(self._plan.sides[HEAD if side == FIND else side].file)
         return ScriptRun(Script(file, self._plan.arguments), self._hook, _stream_again())
 
     def _find(self) -> tuple[list[CallKey], ScriptRun]:
-        """Return the calls that head's script makes, without measuring them."""
-        run, keys = self._new(HEAD), []
-        while (call := self._advance(run, HEAD)) is not None:
+        """Return the calls that head's script makes, without measuring them.
+
+        The modules that this run imports are dropped. Otherwise head's imports would be over when its calls are
+        compared, and those of base would not: a module that sets a seed would give them other inputs.
+        """
+        run, keys = self._new(FIND), []
+        while (call := self._advance(run, FIND)) is not None:
             keys.append(call.key)
+        self._sides.forget(FIND)
         return keys, run
 
     def _advance(self, run: ScriptRun, side: str, milliseconds: float = 1.0) -> TimedCall | None:
@@ -132,6 +140,19 @@ class _Session:
         with self._sides.active(side):
             yield
 
+    @contextlib.contextmanager
+    def _spending(self, number: int) -> Iterator[None]:
+        """Take the time of the block from the budget; add the call's number to an error of a broken device."""
+        from lockstep.timing.device import DeviceLost  # imported here: torch is slow to import
+
+        started = time.monotonic()
+        try:
+            yield
+        except DeviceLost as lost:
+            raise DeviceLost(f"{number}@{lost.variant}", lost.reason) from lost
+        finally:
+            self._left_s -= time.monotonic() - started
+
     def _measure(self, chosen: frozenset[int]) -> dict[str, ScriptRun]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.measuring.pairing import QUICK, pace_on
@@ -141,13 +162,13 @@ class _Session:
         pace = QUICK if plan.quick else pace_on(self._device)
         measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
         number = 0
-        while number <= max(chosen, default=-1) and time.monotonic() < self._deadline:
+        while number <= max(chosen) and self._left_s > 0:
             if (call := self._advance(run, HEAD, milliseconds)) is None:
                 break
             milliseconds = 1.0
             if number in chosen:
                 self._process.stage("time", str(number))
-                with _blaming(number):
+                with self._spending(number):
                     record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
                 milliseconds = record.latency.value * 1e3 if record.latency else 1.0
                 self._process.emit("record", number=number, record=asdict(record), place=call.place)
@@ -181,7 +202,7 @@ class _Session:
         calls = {side: self._advance(run, side) for side, run in runs.items()}
         numbers = {key: position for position, key in enumerate(found)}
         left, position = len(chosen), -1
-        while any(calls.values()) and time.monotonic() < self._deadline:
+        while any(calls.values()) and self._left_s > 0:
             base, head = calls[BASE], calls[HEAD]
             # A call that only one version makes: that version's script goes on alone.
             alone = _alone(base, head, numbers)
@@ -202,10 +223,9 @@ class _Session:
             elif number in chosen:
                 assert base is not None
                 assert head is not None
-                share_s = (self._deadline - time.monotonic()) / max(1, left)
+                until = time.monotonic() + max(self._left_s / max(1, left), plan.least_s)
                 left -= 1
-                until = time.monotonic() + max(share_s, plan.least_s)
-                with _blaming(number):
+                with self._spending(number):
                     verdict = comparer.compare(key, base, head, until)
                 answers = {BASE: (verdict.base_s or 1e-3) * 1e3, HEAD: (verdict.head_s or 1e-3) * 1e3}
                 self._process.emit("verdict", number=number, verdict=asdict(verdict))
@@ -215,17 +235,6 @@ class _Session:
                 calls[side] = self._advance(runs[side], side, answers[side])
         self._process.emit("controls", controls=comparer.controls_summary())
         return runs
-
-
-@contextlib.contextmanager
-def _blaming(number: int) -> Iterator[None]:
-    """Add the number of the call to the error that tells of a broken device."""
-    from lockstep.timing.device import DeviceLost  # imported here: torch is slow to import
-
-    try:
-        yield
-    except DeviceLost as lost:
-        raise DeviceLost(f"{number}@{lost.variant}", lost.reason) from lost
 
 
 def _alone(base: TimedCall | None, head: TimedCall | None, numbers: dict[CallKey, int]) -> str:

@@ -237,6 +237,27 @@ def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     assert command.endswith("--case M=8,N=64 --variant Ours")
 
 
+def test_both_versions_draw_the_same_inputs_whatever_an_import_seeds(project):
+    script = """
+        import torch
+        import tiny_kernels
+        from triton.testing import do_bench
+
+        torch.rand(3)
+        def bench(rows):
+            import seeding  # once, in the middle of the script
+
+            x = torch.randn(rows, 8)
+            do_bench(lambda: tiny_kernels.norm(x))
+
+        for rows in (2, 3):
+            bench(rows)
+    """
+    seeding = "import torch\nimport tiny_kernels\ntorch.manual_seed(7)\n"
+    folder = project({"tiny_kernels/__init__": KERNELS, "bench": script, "seeding": seeding})
+    assert "failed" not in [verdict.outcome for verdict in gated(folder, "bench.py", budget_s=6).cases]
+
+
 def test_operators_that_both_versions_register_are_each_version_s_own(project):
     kernels = """
         import torch
