@@ -295,12 +295,20 @@ def _differences(before: Node, after: Node) -> Iterator[tuple[str, str]]:
         if name not in facts:
             yield name, f"no {name}"
         elif fact != facts[name]:
-            # Two fingerprints say nothing to a reader.
-            yield name, "other machine code" if name == "machine code" else f"{name} {_spell(fact, facts[name])}"
+            yield (
+                name,
+                _told(fact, facts[name]) if name == "machine code" else f"{name} {_spell(fact, facts[name])}",
+            )
     if len(before.facts) != len(after.facts):
         yield "", "other parameters"
     if before.after != after.after:
         yield "", "waits for other work, or in another way"
+
+
+def _told(before: Fact, after: Fact) -> str:
+    """Return how machine code differs. Two fingerprints say nothing to a reader."""
+    unknown = any(UNKNOWN_CODE in str(code) for code in (before, after))
+    return "another function, whose machine code is not known" if unknown else "other machine code"
 
 
 def _spell(before: Fact, after: Fact) -> str:

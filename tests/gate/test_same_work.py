@@ -174,6 +174,8 @@ def test_a_kernel_with_other_code_is_told_by_what_it_needs():
     assert difference(base, head) == "scale: grid 4 → 8, registers 128 → 255, local memory 0 → 16"
     other = kernel(machine_code="b2", registers=128, local_memory=0, grid=(4,))
     assert difference(base, other) == "scale: other machine code"
+    one, two = (kernel(machine_code=f"function {handle:#x} scale, whose code is not known") for handle in (16, 32))
+    assert difference(one, two) == "scale: another function, whose machine code is not known"
 
 
 def test_nodes_that_wait_for_others_differ():
