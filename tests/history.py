@@ -41,6 +41,7 @@ class Here:
         host: facts that differ from ``HOST``.
         code: fingerprint of the variant's machine code; "" unknown.
         costs: factor of each cost of the variant, by the quantity that a suite would ask for; {} none was measured.
+        deterministic: what the check of the variant said; ``None`` if it did not say it.
         copies: number of the commit whose numbers are copied, because it has the same work; ``None`` to measure.
     """
 
@@ -53,6 +54,7 @@ class Here:
     code: str = ""
     costs: Mapping[str, float] = field(default_factory=dict)
     copies: int | None = None
+    deterministic: bool | None = None
 
 
 def commits_of(repo: Path, number: int, touch: Callable[[int], bool] = lambda n: True) -> list[str]:
@@ -150,6 +152,7 @@ def _records(dice: random.Random, here: Here, suite: str, number: int) -> list[R
                     baseline=BASELINE,
                     started_at=_time(number).isoformat(),
                     code=_code(here.code, variant),
+                    deterministic=here.deterministic,
                     costs=_costs(dice, here, index, variant),
                 )
             )

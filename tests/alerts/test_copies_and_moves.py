@@ -75,6 +75,23 @@ def test_copies_are_no_evidence(analysed):
     assert found.changes == ()
 
 
+def test_copies_of_a_check_are_no_checks(analysed):
+    """Eight checks with equal bits make a variant deterministic again; one check that is copied does not."""
+    _, found = analysed(lambda n: Here(deterministic=n != 10, copies=AT if n > AT or 10 < n < AT else None))
+    changes = [change for change in found.changes if change.series.quantity == "deterministic"]
+    assert changes
+    assert all(change.left != 0 for change in changes), "nobody has checked often enough that it returned"
+
+
+def test_a_measurement_counts_alone_beside_a_copy_of_its_commit(analysed):
+    results, _ = analysed(
+        lambda n: Here(slower=1.3 if n == 0 else 1.0, copies=0 if n == AT else None), at_bridge=lambda n: Here()
+    )
+    for trend in of(results):
+        assert trend.same_work_as[AT] == 0
+        assert trend.value[AT] == pytest.approx(trend.value[AT - 1], rel=0.01)
+
+
 def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repository):
     """Only every fifth commit was timed; the change is at commit ``AT + 3``, whose work the others copy."""
     _, commits = repository
