@@ -34,7 +34,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             description="Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, "
             "floor, the source's headline, the target and whether it is met.",
         )
-        parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most commits)")
+        parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most records)")
         parser.add_argument("--variant", default="best", help="variant shown beside baseline (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
         parser.add_argument("--targets", type=Path, help="file of targets (default: targets.toml beside the suites)")

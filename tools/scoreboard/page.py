@@ -322,8 +322,10 @@ def _matches(pattern: str, part: str) -> bool:
 
 
 def machines_of(results: Path) -> list[Path]:
-    """Return the folders of machines with records of this project: GPUs first, then those with most commits."""
-    commits = Counter(path.parent for path in results.glob(f"*/*{SUFFIX}"))
+    """Return the folders of machines with records of this project: GPUs first, then those with most records."""
+    lines = Counter[Path]()
+    for path in results.glob(f"*/*{SUFFIX}"):
+        lines[path.parent] += path.read_bytes().count(b"\n")
     # A machine of `lockstep code history`, sm_90-compiled or sm_90-compiled@triton-3.6.0, measures no time.
-    untimed = {path for path in commits if path.name.split("@")[0].endswith(("-cpu", "-compiled"))}
-    return sorted(commits, key=lambda path: (path in untimed, -commits[path], path.name))
+    untimed = {path for path in lines if path.name.split("@")[0].endswith(("-cpu", "-compiled"))}
+    return sorted(lines, key=lambda path: (path in untimed, -lines[path], path.name))
