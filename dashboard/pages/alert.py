@@ -121,12 +121,14 @@ def body(
     scheme: Scheme,
     archived: Sequence[Tracked] = (),
     levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
+    source: bool = True,
 ) -> list[Any]:
     """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
         archived: alerts of a machine without new results, which wait until the machine reports again.
         levels: the level of each series before the change and now, see ``member_levels``.
+        source: whether a server can answer with the source before and after.
     """
     alert, story = tracked.alert, tell(tracked.alert, tracked.id)
     facts: list[tuple[str, Any]] = [
@@ -151,7 +153,7 @@ def body(
             for member in alert.members[:MOST_SERIES]
         ]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
-    parts += [*since(story, alert, results), *why(story, alert)]
+    parts += [*since(story, alert, results), *why(story, alert, source)]
     parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
     if archived:
         archived_rows = [

@@ -47,8 +47,11 @@ def since(story: Story, alert: Alert, results: Results) -> list[Any]:
     return parts
 
 
-def why(story: Story, alert: Alert) -> list[Any]:
-    """Return the cause, the facts before and after with what they usually mean, and the source on demand."""
+def why(story: Story, alert: Alert, source: bool) -> list[Any]:
+    """Return the cause, and the facts before and after with what they usually mean.
+
+    ``source``: with a button that loads the source before and after from the server.
+    """
     parts: list[Any] = [html.H2("Why"), html.P(story.why)] if alert.members else []
     if story.facts:
         rows = [
@@ -64,7 +67,7 @@ def why(story: Story, alert: Alert) -> list[Any]:
             for fact in story.facts
         ]
         parts.append(table(("Kernel", "Figure", "Before", "After", "Usually means"), rows, "Facts before and after"))
-    if alert.known and alert.before:
+    if source and alert.known and alert.before:
         button = html.Button("Source before and after", id="alert-source", type="button", className="count", n_clicks=0)
         parts += [html.Div(button, className="counts"), html.Div(id="alert-source-rows")]
     return parts

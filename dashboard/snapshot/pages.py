@@ -136,7 +136,7 @@ class Snapshot:
         """Return the page of an alert."""
         found = self.findings.of_machine(self.results, tracked.alert.machine)
         levels = member_levels(self.results, tracked.alert, found, alert.MOST_SERIES)
-        return html.Main(alert.body(tracked, self.results, "light", (), levels))
+        return html.Main(alert.body(tracked, self.results, "light", (), levels, source=False))
 
     def list_of_alerts(self) -> Any:
         """Return the page that lists the alerts."""

@@ -128,7 +128,8 @@ def explain(alert: Alert) -> str:
     doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
     doubt += "; the series moves between these levels" if _moves_between_levels(change) else ""
     doubt += f"; {alert.doubt}" if alert.doubt else ""
-    return f"{words}, {confidence(change.confidence)} sure{doubt}"
+    sure = "" if change.series.exact else f", {confidence(change.confidence)} sure"
+    return f"{words}{sure}{doubt}"
 
 
 def confidence(share: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lockstep.alerts.cause.change_facts import Evidence
 from lockstep.alerts.cause.commit_notes import CommitNote
-from lockstep.alerts.model import Alert
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.ranking import confidence, explain
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import amount, culprits, headline, interval, search_command
@@ -98,7 +98,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
     return Story(
         title=headline(alert),
         lost=explain(alert),
-        sure=f"{interval(worst)}, {confidence(worst.confidence)} sure" if worst else "",
+        sure=_sure(worst) if worst else "",
         since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
         if alert.commits
         else "",
@@ -117,6 +117,11 @@ def note_text(note: CommitNote) -> str:
     """Return a commit in one line: hash, day, author, subject, and the kernel's files that it changes."""
     files = f" ({', '.join(note.files)})" if note.files else ""
     return f"{note.commit[:8]} {note.day} {note.author}: {note.subject}{files}"
+
+
+def _sure(worst: FoundChange) -> str:
+    sized = interval(worst)
+    return sized if worst.counted else f"{sized}, {confidence(worst.confidence)} sure"
 
 
 def _fact(evidence: Evidence) -> Fact:
