@@ -124,7 +124,8 @@ class Recorder:
         if known is not None and not (key in self._resumed and lacks(known, costs)):
             return known
         suite, variant, case, l2 = key
-        names = list(dict.fromkeys([*variants, variant]))
+        # Copies are not timed. The baseline is timed again, because a ratio needs both in one process.
+        names = [name for name in dict.fromkeys([*variants, variant]) if (suite, name, case, l2) not in self._repeated]
         self._take(self.measure(suite, case, l2, names, version, costs=costs), self._repeated)
         self._save()
         return self._records[key]

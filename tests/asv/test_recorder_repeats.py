@@ -28,7 +28,7 @@ class Gpu:
 
     def __init__(self, works=WORKS, ratio=2.0):
         self.works_, self.ratio = works, ratio
-        self.started, self.measured, self.looked = 0, [], []
+        self.started, self.measured, self.looked, self.variants = 0, [], [], set()
 
     def __call__(self, spec, silence_s):
         self.started += 1
@@ -41,6 +41,7 @@ class Gpu:
 
     def measure(self, suite, case, l2, variants, failed, **_):
         self.measured.append(case)
+        self.variants |= set(variants)
         return [made(case, name, self.ratio) for name in dict.fromkeys(["plain", *variants])], {}, {}
 
     def close(self):
@@ -112,6 +113,7 @@ def test_other_work_of_a_variant_is_timed_and_other_work_of_the_baseline_times_a
     gpu = Gpu(WORKS | {changed: "other"})
     found = Run(project, "other files").commit(gpu)
     assert gpu.measured == list(CASES)
+    assert gpu.variants == ({"plain", "twice"} if changed == "plain" else {"twice"})
     assert {name for (name, _), same in found.items() if not same} == (
         {"plain", "twice"} if changed == "plain" else {"twice"}
     )
