@@ -7,7 +7,8 @@ draw with the same seed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -16,12 +17,19 @@ import torch
 #: How far a closure is searched: from a function to a list, to an object, to its attributes, and so on.
 _DEPTH = 7
 
+#: The most nodes of a graph of a backward pass that are searched.
+_MOST_NODES = 2000
+
 
 def share(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
     """Give the tensors of ``head`` the memory of equal tensors of ``base``; return whether all tensors share memory."""
     ours, theirs = (dict(_tensors(function, "", _DEPTH, set())) for function in (base, head))
     shared = [_share(ours[path], theirs[path]) for path in theirs if path in ours]
-    return bool(shared) and all(shared) and ours.keys() == theirs.keys()
+    # A backward pass reads what the forward pass saved.
+    saved_by_base, saved_by_head = (list(_saved(tensors.values())) for tensors in (ours, theirs))
+    shared += [_share_saved(*pair) for pair in zip(saved_by_base, saved_by_head, strict=False)]
+    alike = ours.keys() == theirs.keys() and len(saved_by_base) == len(saved_by_head)
+    return bool(shared) and all(shared) and alike
 
 
 def _share(base: torch.Tensor, head: torch.Tensor) -> bool:
@@ -36,6 +44,70 @@ def _share(base: torch.Tensor, head: torch.Tensor) -> bool:
             head.data = base.data
     except (RuntimeError, NotImplementedError, torch.cuda.OutOfMemoryError):
         return False  # a tensor of an inference mode, of a subclass, or without memory of its own
+    return True
+
+
+@dataclass
+class _Saved:
+    """A tensor that the graph of a backward pass holds; ``None`` if another hook holds it."""
+
+    tensor: torch.Tensor | None = None
+
+
+def _saved(tensors: Iterable[torch.Tensor]) -> Iterator[_Saved]:
+    """Yield what the graphs behind some tensors saved; the graphs read it from there afterwards."""
+    pending = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen: set[Any] = set()
+    while pending and len(seen) < _MOST_NODES:
+        node = pending.pop(0)
+        if node in seen:
+            continue
+        seen.add(node)
+        pending += [following for following, _ in node.next_functions if following is not None]
+        yield from (_Saved(value) for value in getattr(node, "__dict__", {}).values() if _is_tensor(value))
+        for name in sorted(dir(node)):
+            if name.startswith("_raw_saved_"):
+                yield from _taken(node, name)
+
+
+def _taken(node: Any, name: str) -> Iterator[_Saved]:
+    """Take over what a node of the graph saved under a name."""
+    try:
+        found = getattr(node, name)
+    except RuntimeError:
+        return  # freed by an earlier backward pass
+    for value in found if isinstance(found, tuple) else (found,):
+        saved = _Saved()
+
+        def keep(tensor: torch.Tensor, saved: _Saved = saved) -> _Saved:
+            saved.tensor = tensor
+            return saved
+
+        try:
+            value.register_hooks(keep, _current)
+        except (RuntimeError, AttributeError) as error:
+            if "None" in str(error):
+                continue  # the node saved nothing
+        yield saved
+
+
+def _current(saved: _Saved) -> torch.Tensor | None:
+    return saved.tensor
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _share_saved(base: _Saved, head: _Saved) -> bool:
+    if base.tensor is None or head.tensor is None or _layout(base.tensor) != _layout(head.tensor):
+        return False
+    if base.tensor.data_ptr() == head.tensor.data_ptr():
+        return True
+    with torch.no_grad():
+        if not torch.equal(base.tensor, head.tensor):
+            return False
+    head.tensor.data = base.tensor.detach()
     return True
 
 
