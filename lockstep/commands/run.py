@@ -73,6 +73,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         """Record a script, which needs no asv.conf.json, or suites."""
         if not args.script:
             return super().run_from_args(args)
+        if args.shard or args.shards:
+            raise UsageError("--shard and --shards divide the cases of suites; a script is measured as a whole")
         with sigterm_interrupts():
             return run_script(args)
 

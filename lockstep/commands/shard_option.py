@@ -56,7 +56,7 @@ class ShardRun:
             self.shard = Shard.parse(args.shard)
         except ShardError as error:
             raise UsageError(str(error)) from error
-        self.results = Path(conf.results_dir)
+        self.results = Path(conf.results_dir).absolute()
         # Only the folder of all results tells which commits are new.
         if args.range == "NEW":
             args.range = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))

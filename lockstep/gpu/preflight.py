@@ -1,10 +1,11 @@
-"""Look at a GPU before an unattended measurement: another process or a fault makes every number of it wrong.
+"""Look at a GPU before an unattended measurement: another process, or a halved clock, makes every number of it wrong.
 
-The other faults show at each number: a record has the temperature and the reasons for a lower clock.
+Records tell what happens later: each has the temperature, and the reasons for a lower clock.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from lockstep.gpu.nvml import Gpu
 
 #: Clock-event reasons by which the hardware halves the clock, because of heat or of the power supply.
 _SLOWED = frozenset({"hardware slowdown", "hardware thermal", "power brake"})
+
+#: Seconds for which the driver may list a process that has just ended.
+_ENDING_S = 3.0
 
 #: A GPU this close to the temperature at which it slows down is marked, in °C.
 _MARGIN_C = 5
@@ -32,15 +36,20 @@ class Preflight:
 
 def preflight(gpu: Gpu) -> Preflight:
     """Return the faults and marks of a GPU on which this process does not run yet."""
-    sample, health = gpu.sample(), gpu.health()
+    health = gpu.health()
+    until = time.monotonic() + _ENDING_S
+    while health.processes and time.monotonic() < until:
+        time.sleep(0.2)
+        health = gpu.health()
+    sample = gpu.sample()
     reasons = set(sample.reasons or ())
     faults = [f"process {pid} runs on it: {_command(pid)}" for pid in health.processes]
     faults += [f"its clock is lowered by {reason}" for reason in sorted(reasons & _SLOWED)]
-    if health.uncorrected:
-        faults.append(f"its memory had {health.uncorrected} uncorrected errors (ECC) since the driver was loaded")
-    if health.remap_pending:
-        faults.append("a row of its memory waits to be replaced: reset the GPU")
     marks = ["its clock is lowered by heat"] if "thermal" in reasons else []
+    if health.uncorrected:
+        marks.append(f"its memory had {health.uncorrected} uncorrected errors (ECC) since the driver was loaded")
+    if health.remap_pending:
+        marks.append("a row of its memory waits to be replaced: reset the GPU")
     if health.margin_c is not None and health.margin_c <= _MARGIN_C:
         marks.append(f"at {sample.temperature_c} °C it is {health.margin_c} °C from slowing down")
     return Preflight(tuple(faults), tuple(marks))

@@ -50,8 +50,6 @@ def test_an_idle_gpu_may_measure_whatever_its_driver_reports(library, tmp_path, 
     [
         ("processes", os.getpid(), f"process {os.getpid()} runs on it: "),
         ("processes", 2**22 + 1, "not visible from here"),
-        ("ecc", 2, "2 uncorrected errors"),
-        ("remap", 1, "reset the GPU"),
         ("reasons", 0x8, "lowered by hardware slowdown"),
         ("reasons", 0x80, "lowered by power brake"),
     ],
@@ -66,9 +64,14 @@ def test_a_fault_is_told(library, tmp_path, file, number, fault):
 
 @pytest.mark.parametrize(
     ("file", "number", "mark"),
-    [("margin", 4, "at 41 °C it is 4 °C from slowing down"), ("reasons", 0x20, "lowered by heat")],
+    [
+        ("margin", 4, "at 41 °C it is 4 °C from slowing down"),
+        ("reasons", 0x20, "lowered by heat"),
+        ("ecc", 2, "2 uncorrected errors"),
+        ("remap", 1, "reset the GPU"),
+    ],
 )
-def test_a_hot_gpu_is_marked(library, tmp_path, file, number, mark):
+def test_what_a_reader_must_know_is_marked(library, tmp_path, file, number, mark):
     (tmp_path / f"{file}-0").write_text(str(number))
     found = look(library, tmp_path)
     assert found.faults == ()
