@@ -60,8 +60,8 @@ echo "## a task is killed while it runs; the same command goes on"
 rm -rf results results-shards; touch again.txt
 lockstep run HEAD~1..HEAD --shards 2 --launcher slurm > killed.txt 2>&1 &
 fleet=$!
-until [ "$(squeue -h -t running -o %K)" ] || ! kill -0 $fleet 2>/dev/null; do sleep 0.2; done
-task=$(squeue -h -t running -o %i | head -1); scancel --signal=KILL --full $task; echo "killed task ${task#*_}"
+until log=$(grep -ls Shard results-shards/?-of-2.log | head -1) && [ "$log" ] || ! kill -0 $fleet 2>/dev/null; do sleep 0.1; done
+task=$(basename "$log" -of-2.log); scancel --signal=KILL --full "$(squeue -h -o %F | head -1)_$task"; echo "killed task $task"
 wait $fleet; status=$?; shown < killed.txt; echo "status $status"
 lockstep run HEAD~1..HEAD --shards 2 --launcher slurm 2>&1 | shown; echo "status ${PIPESTATUS[0]}"
 echo "## merged again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class WorkerSpec:
         folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
         tuned: file of the choices of tuners; ``None`` to hold choices for the life of the worker only.
         retune: whether tuners choose for themselves.
+        gpu: UUID of the GPU to measure on; "" for the one that CUDA chooses.
     """
 
     checkout: Path
@@ -41,6 +43,7 @@ class WorkerSpec:
     folders: tuple[Path, ...] = ()
     tuned: Path | None = None
     retune: bool = False
+    gpu: str = ""
 
 
 class Worker(Watched):
@@ -65,7 +68,8 @@ class Worker(Watched):
         arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
         arguments += [] if spec.tuned is None else ["--tuned", str(spec.tuned)]
         arguments += ["--retune"] if spec.retune else []
-        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, folders=spec.folders)
+        environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {})}
+        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, environment, folders=spec.folders)
         self.host: dict[str, str] = self.started()["host"]
 
     def measure(

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import shutil
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from asv.console import log
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
 from lockstep.commands.results_options import load_config, open_store, repository
 from lockstep.commands.retune_option import tuned_file
+from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
     from lockstep.alerts.model import FoundChange
+    from lockstep.fleet.shard import Shard
     from lockstep.record.model import Record
 
 
@@ -59,6 +61,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
             action="store_true",
             help="measure only both ends again: the alert is confirmed, or closed as not confirmed (docs/alerts.md)",
         )
+        add_shards_option(parser, "measure on several GPUs at once")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
         add_state(parser)
@@ -147,7 +150,11 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     farther = RangeWidener(ranges, results, alert.alert, member, args.widen)
     try:
         span = farther.first()
-        with closing(_Measure(conf, repo, member, args)) as measure:
+        shards = fleet_of(args.shards) if args.shards else (None,)
+        with ExitStack() as stack:
+            measure, *others = (
+                stack.enter_context(closing(_Measure(conf, repo, member, args, shard))) for shard in shards
+            )
             good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
             if args.ends:
@@ -156,7 +163,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
                 answer, sentence = confirm(store, alert.id, span, measure, expected, newest)
                 _report(args, f"alert {alert.id} is {answer or 'not confirmed'}: {sentence}", [], [])
                 return {"confirmed": OK, "unconfirmed": BROKEN}[answer] if answer else BAD_NEWS
-            bisection = bisect(span, measure, expected, farther)
+            bisection = bisect(span, measure, expected, farther, others)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     except Inconclusive as error:
@@ -190,7 +197,9 @@ def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], m
 class _Measure:
     """Measures one series of an alert at one commit after another, each commit in a new worker process."""
 
-    def __init__(self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace) -> None:
+    def __init__(
+        self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace, shard: Shard | None
+    ) -> None:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
         from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -205,7 +214,8 @@ class _Measure:
         [suite] = pick_suites(suites, member.series.suite)
         suite.case(member.series.case)
         self._packages = packages_under_test(conf, suites)
-        self._checkout = Path(conf.env_dir).resolve() / "bisect"
+        self._checkout = Path(conf.env_dir).resolve() / (f"bisect-{shard.name}" if shard else "bisect")
+        self._gpu = shard.uuid if shard else ""
         # Normalise to the recorded reference clock, like the recorded levels before and after the change.
         clocks = ReferenceClocks(Path(conf.results_dir) / member.series.machine / NAME)
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
@@ -219,7 +229,7 @@ class _Measure:
         self._checkout.parent.mkdir(parents=True, exist_ok=True)
         self._repo.checkout(str(self._checkout), commit)
         suites, tuned = Path(self._conf.benchmark_dir).resolve(), tuned_file(self._conf)
-        spec = WorkerSpec(self._checkout, self._packages, suites, self._args.quick, tuned=tuned)
+        spec = WorkerSpec(self._checkout, self._packages, suites, self._args.quick, tuned=tuned, gpu=self._gpu)
         try:
             with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
                 records, _, _ = worker.measure(

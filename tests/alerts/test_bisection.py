@@ -56,6 +56,35 @@ def test_the_first_bad_commit_in_log2_steps(length, data, by):
     assert len(asked) == len(set(asked)) <= 2 + math.ceil(math.log2(length))
 
 
+@given(length=st.integers(1, 200), gpus=st.integers(1, 8), data=st.data())
+def test_several_gpus_divide_the_range_into_sections(length, gpus, data):
+    first_bad = data.draw(st.integers(1, length))
+    commits, _, _ = history(length, first_bad, 0.01)
+    benches = []
+    for _ in range(gpus):
+        # Two GPUs of one model differ by more than the change.
+        level = data.draw(st.floats(-0.03, 0.03))
+        _, measure, asked = history(length, first_bad, 0.01)
+        benches.append((asked, lambda commit, level=level, measure=measure: shifted(measure(commit), level)))
+    measure, *others = (one for _, one in benches)
+    found = bisect(row(commits), measure, Expected(math.log1p(0.01)), others=others)
+    assert found.suspects == (str(first_bad),)
+    for asked, _ in benches:
+        assert asked[:2] == [0, length]
+    rounds = max(len(asked) - 2 for asked, _ in benches)
+    assert rounds <= math.ceil(math.log(length, gpus + 1) + 1)
+
+
+def shifted(measurement, level):
+    return replace(measurement, log=measurement.log + level)
+
+
+def test_a_gpu_that_does_not_reproduce_the_change_stops_the_search():
+    commits, measure, _ = history(9, 4, 0.1)
+    with pytest.raises(NotReproduced):
+        bisect(row(commits), measure, Expected(math.log1p(0.1)), others=[lambda commit: Measurement(commit, 0.0)])
+
+
 @given(length=st.integers(2, 40), data=st.data())
 def test_commits_that_cannot_be_measured_are_named_as_suspects(length, data):
     first_bad = data.draw(st.integers(1, length))
@@ -308,6 +337,15 @@ def test_the_verb_names_the_commit_of_a_project(slowed, tmp_path):
     assert list(dict.fromkeys(one["commit"] for one in answer["measured"])) == [commits[0], commits[2], commits[1]]
     assert re.match(rf"the first bad commit is {commits[2]} ", note)
     assert project.git("status", "--porcelain") == ""
+
+
+def test_the_verb_measures_on_several_gpus_at_once(slowed, tmp_path):
+    project, commits = slowed
+    alert_of(tmp_path / "alerts.sqlite", commits, (0, 2))
+    status, answer, _ = bisected(project, tmp_path / "alerts.sqlite", "--shards", "2")
+    assert (status, answer["first_bad"]) == (0, [commits[2]]), answer
+    assert [one["commit"] for one in answer["measured"]].count(commits[0]) >= 2  # each measures both ends
+    assert not list((project.root / ".asv" / "env").glob("bisect*"))
 
 
 def test_the_ends_alone_answer_an_alert_that_waits(slowed, tmp_path):

@@ -1,12 +1,18 @@
-"""Find the first bad commit of a range by bisection. Of n commits, about log₂(n) are measured."""
+"""Find the first bad commit of a range. One GPU halves n commits about log₂(n) times; k GPUs divide them into k + 1
+sections about log₂(n) / log₂(k + 1) times.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, TypeVar
+
+_T = TypeVar("_T")
 
 #: A search is pointless if the two ends, measured on this machine, differ by less than this share of the recorded
 #: change.
@@ -118,8 +124,11 @@ def bisect(
     measure: Callable[[str], Measurement],
     expected: Expected,
     widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
+    others: Sequence[Callable[[str], Measurement]] = (),
 ) -> Bisection:
     """Find the first bad commit of a range, after both ends have reproduced the recorded change.
+
+    Each GPU measures both ends and judges commits by its own, because GPUs of one model differ by up to 3 %.
 
     Args:
         span: the commits to search.
@@ -127,25 +136,40 @@ def bisect(
         expected: the recorded change.
         widen: function that returns a range whose given end lies farther out, or ``None`` if no such range exists.
             ``bisect`` calls it if the measurement of that end differs from the recorded level.
+        others: functions like ``measure`` of further GPUs, which measure at the same time.
 
     Raises:
         NotReproduced: the two ends differ by less than half of the recorded change.
         Inconclusive: an end cannot be measured, or the scatter hides the difference.
     """
-    bench = _Bench(measure)
+    benches = [_Bench(one) for one in (measure, *others)]
     while True:
         try:
-            bench.check(span, expected)
+            _at_once([partial(bench.check, span, expected) for bench in benches])
             break
         except Inconclusive as error:
             wider = widen(span, error.end) if error.end else None
             if wider is None:
                 raise
             span = wider
-    first, last = bench.level(span.good), bench.level(span.bad)
-    suspects = _search(span, lambda commit: bench.is_bad(commit, first, last))
-    ends = bench.typical(span.good), bench.typical(span.bad)
-    return Bisection(suspects, *ends, tuple(bench.measured))
+    levels = [(bench.level(span.good), bench.level(span.bad)) for bench in benches]
+
+    def are_bad(commits: Sequence[str]) -> list[bool | None]:
+        asked = zip(benches, commits, levels, strict=False)
+        return _at_once([partial(bench.is_bad, commit, *ends) for bench, commit, ends in asked])
+
+    suspects = _search(span, are_bad, len(benches))
+    ends = benches[0].typical(span.good), benches[0].typical(span.bad)
+    return Bisection(suspects, *ends, tuple(taken for bench in benches for taken in bench.measured))
+
+
+def _at_once(calls: Sequence[Callable[[], _T]]) -> list[_T]:
+    """Return what the calls return, or raise what the first of them raises after all have ended."""
+    if len(calls) == 1:
+        return [calls[0]()]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        running = [pool.submit(call) for call in calls]
+    return [future.result() for future in running]
 
 
 def both_ends(
@@ -286,8 +310,10 @@ _OUTSIDE_RANGE = (
 )
 
 
-def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[str, ...]:
-    """Return the first bad commit by halving the suspects, as ``git bisect`` does.
+def _search(
+    span: SearchRange, are_bad: Callable[[Sequence[str]], Sequence[bool | None]], count: int
+) -> tuple[str, ...]:
+    """Return the first bad commit by dividing the suspects into ``count`` + 1 sections, as ``git bisect`` halves them.
 
     If a measured commit is bad, only the commit and its ancestors stay suspects. If it is good, they are cleared.
     Several commits are returned if those that would decide cannot be measured.
@@ -305,29 +331,20 @@ def _search(span: SearchRange, is_bad: Callable[[str], bool | None]) -> tuple[st
             ancestors[commit] = mask
     left, skipped = (1 << len(place)) - 1, set[str]()
     while True:
-        best = max(
-            (commit for commit in span.suspects if left >> place[commit] & 1 and commit not in skipped),
-            key=lambda commit: _halving(left, ancestors[commit]),
-            default=None,
-        )
-        if best is None or not _halving(left, ancestors[best]):
+        open_suspects = [commit for commit in span.suspects if left >> place[commit] & 1 and commit not in skipped]
+        size = {commit: (left & ancestors[commit]).bit_count() for commit in open_suspects}
+        dividing = [commit for commit in open_suspects if size[commit] < left.bit_count()]
+        if not dividing:
             return tuple(commit for commit in span.suspects if left >> place[commit] & 1)
-        has_change = is_bad(best)
-        if has_change is None:
-            skipped.add(best)
-        else:
-            left &= ancestors[best] if has_change else ~ancestors[best]
-
-
-def _halving(left: int, ancestors: int) -> int:
-    """Return how many suspects the measurement of a commit clears at least.
-
-    Args:
-        left: bit mask of the remaining suspects.
-        ancestors: bit mask of the commit and its ancestors.
-    """
-    among = (left & ancestors).bit_count()
-    return min(among, left.bit_count() - among)
+        ends = [left.bit_count() * section / (count + 1) for section in range(1, count + 1)]
+        nearest = {min(dividing, key=lambda commit: abs(size[commit] - end)) for end in ends}
+        chosen = sorted(nearest, key=lambda commit: size[commit])
+        for commit, has_change in zip(chosen, are_bad(chosen), strict=True):
+            if has_change is None:
+                skipped.add(commit)
+            # A good commit after a bad one, by chance, must not clear all suspects.
+            elif rest := left & (ancestors[commit] if has_change else ~ancestors[commit]):
+                left = rest
 
 
 def _undecided(measurement: Measurement, middle: float, difference: float) -> bool:
