@@ -255,7 +255,7 @@ def test_both_versions_draw_the_same_inputs_whatever_an_import_seeds(project):
     """
     seeding = "import torch\nimport tiny_kernels\ntorch.manual_seed(7)\n"
     folder = project({"tiny_kernels/__init__": KERNELS, "bench": script, "seeding": seeding})
-    assert "failed" not in [verdict.outcome for verdict in gated(folder, "bench.py", budget_s=6).cases]
+    assert "failed" not in [verdict.outcome for verdict in gated(folder, "bench.py", budget_s=60).cases]
 
 
 def test_operators_that_both_versions_register_are_each_version_s_own(project):
@@ -286,7 +286,7 @@ def test_operators_that_both_versions_register_are_each_version_s_own(project):
     """
     folder = project({"tiny_kernels/__init__": kernels.replace("FACTOR", "2"), "bench": script})
     (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(kernels.replace("FACTOR", "3")))
-    report = gated(folder, "bench.py", budget_s=6)
+    report = gated(folder, "bench.py", budget_s=60)
     assert report.trouble == ""
     wrong = [verdict.reason for verdict in report.cases if verdict.outcome == "failed"]
     assert len(wrong) == 3
