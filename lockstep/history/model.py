@@ -123,6 +123,7 @@ class Run:
         measured_at: the time of the file's newest number, ms since 1970; 0 if unknown.
         host: facts from the provenance: gpu, driver, cuda, torch, triton, python, os, cpu …; {} without provenance.
         controls: the controls copy, matmul and empty; {} without provenance.
+        gpu_controls: the controls of each GPU (``Trend.gpu``), if several GPUs measured the run.
         clock_state: state of the clocks, such as "locked@1500"; "" without provenance.
         harness: commit of the suites and of Lockstep; "" without provenance.
         protocol: version of the measuring protocol; 0 without provenance.
@@ -139,6 +140,7 @@ class Run:
     measured_at: int = 0
     host: Mapping[str, str] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
+    gpu_controls: Mapping[int, Mapping[str, Control]] = field(default_factory=dict)
     clock_state: str = ""
     harness: str = ""
     protocol: int = 0
@@ -155,8 +157,8 @@ class Run:
 
     @property
     def board(self) -> str:
-        """The beginning of the GPU's UUID, which tells two boards of one model apart; "" if unknown."""
-        return self.host.get("gpu_uuid", "").removeprefix("GPU-")[:8]
+        """The first digits of the UUID of each GPU; "" if unknown."""
+        return ", ".join(uuid.removeprefix("GPU-")[:8] for uuid in self.host.get("gpu_uuid", "").split(", "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,10 @@ def _facts(provenance: Provenance) -> dict[str, Any]:
     host = provenance.host if isinstance(provenance.host, Mapping) else {}
     return {
         "host": {str(key)[:100]: words(value)[:300] for key, value in list(host.items())[:100]},
-        "controls": _controls(provenance.controls),
+        "controls": {
+            0: _controls(provenance.controls),
+            **{packed(words(uuid)): _controls(share.controls) for uuid, share in list(provenance.gpus.items())[:100]},
+        },
         "clock_state": words(provenance.clock_state),
         "harness": words(provenance.harness),
         "protocol": provenance.protocol if isinstance(provenance.protocol, int) else 0,

@@ -373,7 +373,10 @@ _REPEAT = "the file is one of several measurements of its commit in one environm
 def _run(rows: Sequence[RunRow]) -> Run:
     *older, row = rows
     facts = _facts(row.facts)
-    controls = {name: Control(**control) for name, control in json.loads(row.controls).items()}
+    controls = {
+        int(gpu): {name: Control(**control) for name, control in measured.items()}
+        for gpu, measured in json.loads(row.controls).items()
+    }
     return Run(
         machine="",
         commit=row.commit,
@@ -381,7 +384,8 @@ def _run(rows: Sequence[RunRow]) -> Run:
         environment=row.environment,
         path=row.path,
         measured_at=row.measured_at,
-        controls=controls,
+        controls=controls.pop(0, {}),
+        gpu_controls=controls,
         repeats=tuple(earlier.path for earlier in older),
         **facts,
     )

@@ -76,7 +76,7 @@ def test_another_gpu_of_the_same_model_is_named_on_the_machines_page_and_in_the_
     assert turn.changes == (("GPU (UUID)", "a65f770a", "cc6e60d1"),)
     key = next(key for key in results.keys("h100-unlocked").keys if (key.suite, key.variant) == ("kda", "best"))
     before, after = results.points(*results.keys(key.machine).series_of([key]))[:2]
-    assert changed_conditions(before, after) == ["another GPU"]
+    assert changed_conditions(before, after) == ["another GPU, cc6e60d1"]
 
 
 def test_an_unchanged_toolchain_is_claimed_only_as_far_as_it_is_recorded(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from trees import COMMIT, DATE, MACHINE, edit, open_store, read, record, write_m
 
 from lockstep.history.display_names import natural, plain
 from lockstep.history.hex_digits import unpacked
-from lockstep.record.file import read_records
+from lockstep.record.file import SUFFIX, read_records, write_records
+from lockstep.record.model import GpuShare
 from lockstep.timing.intervals import exponential, log_interval
 
 RECORDED = Path(__file__).parents[2] / "results"
@@ -235,3 +237,23 @@ def test_a_merged_file_says_of_each_point_which_gpu_measured_it(tmp_path):
         "va": "a" * 8,
         "vb": "b" * 8,
     }
+
+
+def test_each_gpu_of_a_merged_file_has_its_own_controls(tmp_path):
+    first, second = (f"GPU-{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "ab")
+    path = write_measurement(tmp_path, [record(variant=uuid[4], gpu=uuid) for uuid in (first, second)])
+    proof = path.with_name(path.name.replace(".json", SUFFIX))
+    provenance, records = read_records(proof)
+    copies = {first: 1e-4, second: 2e-4}
+    shares = {
+        uuid: GpuShare({"gpu_uuid": uuid}, provenance.recorded_at, "", {"copy": {"seconds": copy}}, {})
+        for uuid, copy in copies.items()
+    }
+    write_records(proof, replace(provenance, gpus=shares, host={"gpu_uuid": f"{first}, {second}"}), records)
+    results = open_store(tmp_path).current()
+    for trend in results.trends():
+        [run], [gpu] = (results.runs[index] for index in trend.run), trend.gpu.tolist()
+        uuid = first if trend.series.axis("variant") == "a" else second
+        assert run.gpu_controls[gpu]["copy"].seconds == copies[uuid]
+    assert run.board == "aaaaaaaa, bbbbbbbb"
+    assert run.controls["copy"].seconds == 1.25e-4

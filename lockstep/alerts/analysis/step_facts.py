@@ -21,7 +21,7 @@ from lockstep.detect import Change
 from lockstep.detect.findings import Measure
 from lockstep.detect.trend import Better
 from lockstep.history.hex_digits import packed, unpacked
-from lockstep.history.model import Floats, Point, Run, Series, Trend, gpu_moves
+from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 
@@ -141,10 +141,14 @@ class StepBuilder:
         return {point.series: point for point in self._results.at(commit, self._machine)}
 
     def _controls(self, followed: Followed, before: slice, after: slice) -> dict[str, Move]:
-        sides = [[self._results.runs[run] for run in followed.trend.run[side]] for side in (before, after)]
+        trend, runs = followed.trend, self._results.runs
+        measured = [
+            [runs[run].gpu_controls.get(gpu, runs[run].controls) for run, gpu in zip(*both, strict=True)]
+            for both in ((trend.run[side].tolist(), trend.gpu[side].tolist()) for side in (before, after))
+        ]
         moves = {}
-        for name in sorted({name for runs in sides for run in runs for name in run.controls}):
-            move = _apart(*(np.array([_seconds(run, name) for run in runs]) for runs in sides))
+        for name in sorted({name for side in measured for controls in side for name in controls}):
+            move = _apart(*(np.array([_seconds(controls, name) for controls in side]) for side in measured))
             if move is not None:
                 moves[name] = move
         return moves
@@ -224,8 +228,8 @@ def _gpu_move(trend: Trend, around: slice, worse: float) -> GpuMove | None:
     return GpuMove(before, after, worse * float(log) if turns.size == 1 else math.nan)
 
 
-def _seconds(run: Run, control: str) -> float:
-    return (run.controls[control].seconds if control in run.controls else None) or math.nan
+def _seconds(controls: Mapping[str, Control], name: str) -> float:
+    return (controls[name].seconds if name in controls else None) or math.nan
 
 
 def _protocol(run: Run) -> dict[str, str]:
