@@ -209,7 +209,7 @@ class _Memory:
     """Names the memory of torch's allocator in a way that is the same in every process.
 
     A live block is named by size and contents, and a segment of which temporary memory is part by its size. What a
-    library gets to work in, or keeps for itself, is named without contents.
+    library, other than torch, gets to work in or keeps for itself is named without contents.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,8 @@ class _OwnMemory:
 
     def __init__(self) -> None:
         self._blocks = [
-            (block["address"], block["size"])
+            # A block is larger than what was asked for, and nobody wrote its rest.
+            (block["address"], block.get("requested_size", block["size"]))
             for segment in torch.cuda.memory_snapshot()
             for block in segment["blocks"]
             if block["state"] == "active_allocated"

@@ -28,6 +28,9 @@ _HANDLE = re.compile(r"0x[0-9a-f]+ ")
 #: another kernel if only a constant differs.
 _GENERATED = re.compile(r" triton_\w*, ")
 
+#: Names of torch's own functions.
+_TORCHS = re.compile(r" _ZN2at")
+
 #: Bytes of an address. Addresses lie at multiples of this number in a parameter, and first in a TMA descriptor.
 _ADDRESS = 8
 
@@ -237,7 +240,8 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
     Args:
         buffers: the buffers that the suite knows.
         own: returns the buffer that contains another address; its argument ``library`` is whether a function of a
-            library gets the address. It raises ``Unknown`` for memory whose role and contents cannot be known.
+            library gets the address, which may work in memory of its own. It raises ``Unknown`` for memory whose role
+            and contents cannot be known.
     """
     memory = Memory(buffers)
     parts = []
@@ -246,7 +250,9 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
         if node.unknown or (library and _GENERATED.search(code)):
             return ""
         try:
-            [there] = placed((node,), memory.seen_by(functools.partial(own, library=library)))
+            # Torch's own functions get what the variant gives them, perhaps a table whose contents decide the work.
+            keeps = library and not _TORCHS.search(code)
+            [there] = placed((node,), memory.seen_by(functools.partial(own, library=keeps)))
         except Unknown:
             return ""
         facts = dict(there.facts) | ({"machine code": _HANDLE.sub("", code)} if library else {})

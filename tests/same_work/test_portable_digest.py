@@ -101,6 +101,20 @@ def test_memory_of_unknown_role_makes_a_kernel_unknown_and_a_librarys_does_not(p
     assert process.digest([("nvjet_tst_64x8", *work[0][1:])]) != ""
 
 
+def test_a_table_that_torch_reads_counts_by_its_contents_and_the_workspace_of_a_library_does_not():
+    asked = []
+
+    def own(address, library):
+        asked.append(library)
+        return Buffer("table", address, address + 8, address)
+
+    for name in ("_ZN2at6native3addE", "nvjet_tst_64x8", ""):
+        code = f"function 0x7f00 {name}, {UNKNOWN_CODE}" if name else "4fa0c2"
+        parameter = ("parameter 0", (1 << 45).to_bytes(8, "little"))
+        assert portable_digest((Node("kernel", (("machine code", code), parameter)),), [], own) != ""
+    assert asked == [False, True, False]
+
+
 def test_an_unknown_node_makes_the_work_unknown():
     node = Node("kernel", (("machine code", "4fa0c2"),))
     assert portable_digest((node,), [], lambda address, library: None) != ""
