@@ -276,6 +276,24 @@ def test_what_a_tuned_kernel_runs_in_is_noted(hold):
     assert choices[0].key == "4, torch.float32"
 
 
+class Chooses(Autotuner):
+    """A tuner that measures and chooses by itself, as FlagGems has one."""
+
+    def run(self, *args, **kwargs):
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        timings = {config: self._bench(*args, config=config, **kwargs) for config in self.configs}
+        self.best_config = min(timings, key=timings.get)
+        return self.fn.run(*args, **kwargs, **self.best_config.all_kwargs())
+
+
+@pytest.mark.parametrize("kind", [OwnRun, Chooses])
+def test_the_choice_of_a_tuner_with_a_run_of_its_own_is_noted_once(hold, kind):
+    tuners = hold()
+    with tuners.held(), tuners.noted() as choices:
+        launch(tuner(FASTEST_2, kind=kind))
+    assert [spelled(choice) for choice in choices] == ["num_warps 2"]
+
+
 def test_a_list_that_lost_its_choice_is_the_reason(hold):
     tuners = hold()
     with tuners.held():

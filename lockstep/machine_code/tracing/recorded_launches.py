@@ -15,6 +15,7 @@ from typing import Any
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.tracing.simulated_target import stand_in
 from lockstep.machine_code.tracing.trace_listener import Listener, heard_by
+from lockstep.machine_code.tracing.tuner_runs import runs_replaced
 
 #: Attributes that decide when and how an autotuner measures.
 _DECIDING = ("keys", "reset_to_zero", "restore_value", "num_warmups", "num_reps", "use_cuda_graph", "configs_top_k")
@@ -82,7 +83,7 @@ def noted(target: Target, note: Note) -> Iterator[None]:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    run, do_compile, tune, bench = JITFunction.run, JITFunction._do_compile, Autotuner.run, Autotuner._bench
+    run, do_compile, bench = JITFunction.run, JITFunction._do_compile, Autotuner._bench
     grids: dict[Request, tuple[int, ...]] = {}
 
     def note_request(
@@ -126,41 +127,27 @@ def noted(target: Target, note: Note) -> Iterator[None]:
     def measures(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise _Measures
 
-    own_runs: dict[type, Any] = {}
-
-    def follow(subclass: type, /, **_: Any) -> None:
+    def run_or_launch_all(kind: type[Any], own: Any) -> Any:
         """Let a tuner with a ``run`` of its own launch all configurations where it would measure them."""
-        if "run" in vars(subclass) and subclass not in own_runs:
-            own = own_runs[subclass] = vars(subclass)["run"]
+        if kind is Autotuner:
+            return launch_all
 
-            def run_or_launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    return own(self, *args, **kwargs)
-                except _Measures:
-                    return launch_all(self, *args, **kwargs)
+        def run_it(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return own(self, *args, **kwargs)
+            except _Measures:
+                return launch_all(self, *args, **kwargs)
 
-            subclass.run = run_or_launch_all  # type: ignore[attr-defined]
+        return run_it
 
-    for each in _subclasses(Autotuner):
-        follow(each)
-    JITFunction.run, JITFunction._do_compile = note_launch, note_request
-    Autotuner.run, Autotuner._bench, Autotuner.__init_subclass__ = launch_all, measures, classmethod(follow)
+    JITFunction.run, JITFunction._do_compile, Autotuner._bench = note_launch, note_request, measures
     stand_in(target)
     try:
-        with heard_by(launch=note):
+        with runs_replaced(run_or_launch_all), heard_by(launch=note):
             yield
     finally:
-        JITFunction.run, JITFunction._do_compile, Autotuner.run, Autotuner._bench = run, do_compile, tune, bench
-        del Autotuner.__init_subclass__
-        for changed, own in own_runs.items():
-            changed.run = own  # type: ignore[attr-defined]
+        JITFunction.run, JITFunction._do_compile, Autotuner._bench = run, do_compile, bench
 
 
 class _Measures(BaseException):
     """A tuner would measure now. Not an ``Exception``, because tuners skip configurations that raise one."""
-
-
-def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    for subclass in kind.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)

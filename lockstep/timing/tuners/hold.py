@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.machine_code.tracing.recorded_launches import settings
+from lockstep.machine_code.tracing.tuner_runs import runs_replaced
 from lockstep.timing.device import Call, Device
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.rules.rule import Disqualified
@@ -88,22 +89,28 @@ class Tuners:
     def noted(self) -> Iterator[list[Choice]]:
         """Add to the returned list the choice of each tuner that runs within the block."""
         choices: list[Choice] = []
-        if (Autotuner := _autotuner()) is None:
+        if _autotuner() is None:
             yield choices
             return
-        run = Autotuner.run
+        within: list[Any] = []
 
-        def note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            result = run(tuner, *args, **kwargs)
-            if len(tuner.configs) > 1:
-                choices.append(replace(self._asked(tuner, args, kwargs), chosen=settings(tuner.best_config)))
-            return result
+        def noting(kind: type[Any], run: Any) -> Any:
+            def note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+                if tuner in within:  # a subclass calls the run that it replaces
+                    return run(tuner, *args, **kwargs)
+                within.append(tuner)
+                try:
+                    result = run(tuner, *args, **kwargs)
+                finally:
+                    within.remove(tuner)
+                if len(tuner.configs) > 1:
+                    choices.append(replace(self._asked(tuner, args, kwargs), chosen=settings(tuner.best_config)))
+                return result
 
-        Autotuner.run = note
-        try:
+            return note
+
+        with runs_replaced(noting):
             yield choices
-        finally:
-            Autotuner.run = run
 
     def _asked(self, tuner: Any, args: Sequence[Any], meta: Mapping[str, Any]) -> Choice:
         """Return what a call asks of a tuner. The key has values of arguments and dtypes, as Triton's own key has."""
