@@ -112,7 +112,9 @@ class ScriptRun:
         except BaseException as error:
             self.error = line_of(error, self.script.file) if isinstance(error, Exception) else repr(error)
         finally:
-            gc.collect()  # buffers of the script
+            if self._module is not None:
+                vars(self._module).clear()
+            gc.collect()  # the script's buffers, also those of its module
             self._calls.put(None)
 
     def _execute(self) -> None:
