@@ -25,7 +25,7 @@ from lockstep.asv.undiscovered_benchmarks import read_table
 from lockstep.asv.whole_files import json_text
 from lockstep.fleet.join_asv import AsvResults, joined_asv
 from lockstep.fleet.join_records import Measured, joined
-from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, replace_file, write_records
+from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, records_text, replace_file
 from lockstep.timing.clocks.reference_clocks import NAME as CLOCKS
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -145,8 +145,10 @@ def _merge_commit(
     if newest is not None:
         if target in measured and target not in alike:
             _set_aside(target / name, measured[target])
-        changed = _write_records(_beside(target / name), joined(list(alike.values())))
-    changed |= _replace(target / name, joined_asv(files, read_table(target), strings), Results.api_version)
+        changed = _replace(_beside(target / name), records_text(*joined(list(alike.values())).for_file()))
+    changed |= _replace(
+        target / name, json_text(joined_asv(files, read_table(target), strings), Results.api_version, compact=True)
+    )
     if older := [folder for folder in measured if folder not in alike and folder != target]:
         raise ValueError(f"{', '.join(map(str, older))} has records of an older toolchain, which were left out")
     return changed
@@ -169,16 +171,6 @@ def _read(path: Path, only: str | None) -> tuple[Any, Measured | None]:
     return content, measured.of_gpu(only) if measured is not None and only is not None else measured
 
 
-def _write_records(path: Path, together: Measured) -> bool:
-    provenance, records = together.for_file()
-    if path.is_file():
-        before = Measured.of_file(*read_records(path)).for_file()
-        if before == (provenance, records):
-            return False
-    write_records(path, provenance, records)
-    return True
-
-
 def _set_aside(path: Path, measured: Measured) -> None:
     """Rename the records of an older toolchain, as a run does: a file holds records of one toolchain."""
     stamp = "".join(character for character in measured.provenance.recorded_at if character.isdigit())[:14]
@@ -186,9 +178,8 @@ def _set_aside(path: Path, measured: Measured) -> None:
     beside.rename(beside.with_name(f"{beside.stem}.{stamp}.old"))
 
 
-def _replace(path: Path, content: Any, version: int, *, compact: bool = True) -> bool:
-    """Replace a file of asv, unless it has this content already; return whether it changed."""
-    text = json_text(content, version, compact)
+def _replace(path: Path, text: str) -> bool:
+    """Replace a file, unless it has this text already; return whether it changed."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
     replace_file(path, text)
@@ -202,7 +193,7 @@ def _merge_tables(folders: Sequence[Path], target: Path) -> None:
     for _, _, table in sorted(tables, key=lambda one: one[:2]):
         merged |= table
     if merged:
-        _replace(target / _TABLE, merged, Benchmarks.api_version, compact=False)
+        _replace(target / _TABLE, json_text(merged, Benchmarks.api_version))
 
 
 def _merge_machine(folders: Sequence[Path], target: Path, machine: str) -> dict[str, str]:
@@ -212,7 +203,7 @@ def _merge_machine(folders: Sequence[Path], target: Path, machine: str) -> dict[
         if path.is_file():
             strings = load_json(str(path), Machine.api_version)
             strings.pop("version", None)
-            _replace(target / machine / _MACHINE, strings, Machine.api_version, compact=False)
+            _replace(target / machine / _MACHINE, json_text(strings, Machine.api_version))
             return dict(strings)
     return {}
 

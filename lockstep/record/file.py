@@ -43,9 +43,13 @@ def write_records(path: Path, provenance: Provenance, records: Iterable[Record])
 
     Records with the same case, cache state and outcome are written together, in the place of the first of them.
     """
+    replace_file(path, records_text(provenance, records))
+
+
+def records_text(provenance: Provenance, records: Iterable[Record]) -> str:
+    """Return the text of a provenance file."""
     first = json_line(asdict(replace(provenance, schema=SCHEMA_VERSION)))
-    text = "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
-    replace_file(path, text)
+    return "".join([first, *lines_of(records, Record("", "", "", "", "", ""))])
 
 
 def replace_file(path: Path, text: str) -> None:
