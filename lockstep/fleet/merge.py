@@ -101,7 +101,7 @@ def begin_shard(results: Path, folder: Path, machine: str, uuid: str) -> None:
         name = _asv_name(path)
         own = folder / machine / path.name
         newer = own.exists() and own.stat().st_mtime_ns > path.stat().st_mtime_ns
-        if not newer and path.with_name(name).is_file():
+        if not newer and path.with_name(name).is_file() and _names(path, uuid):
             # The recorder reports what is wrong with a file of this commit.
             with contextlib.suppress(RecordError, UserError, ValueError, KeyError):
                 _merge_commit([folder, results], folder, f"{machine}/{name}", strings, only=uuid)
@@ -157,6 +157,12 @@ def _merge_commit(
 def _beside(path: Path) -> Path:
     """Return the path of the provenance file of asv's result file."""
     return path.with_name(path.name.removesuffix(".json") + SUFFIX)
+
+
+def _names(path: Path, uuid: str) -> bool:
+    """Return whether the provenance in the first line names a GPU. Only then is the whole file worth reading."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return uuid in file.readline()
 
 
 def _asv_name(path: Path) -> str:

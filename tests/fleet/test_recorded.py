@@ -84,3 +84,5 @@ def test_what_two_gpus_measured_is_merged_to_the_whole(recorded, tmp_path):
         tmp_path / GPUS[1] / MACHINE / recorded.name
     )
     assert merge([tmp_path / "new"], tmp_path / "all").commits == 0
+    begin_shard(tmp_path / "all", tmp_path / "third", MACHINE, "GPU-33333333")
+    assert not list((tmp_path / "third").rglob("*-lockstep.*"))
