@@ -154,7 +154,9 @@ def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Al
     restless = _restless(alerts)
     doubted = list(alerts)
     leading: dict[tuple[str, str], list[Alert]] = defaultdict(list)
-    for place in sorted(range(len(alerts)), key=lambda place: -rank_of(alerts[place])):
+    # A dense history has tens of thousands of alerts, of which few are open.
+    open_ones = [at for at, alert in enumerate(alerts) if alert.topic in URGENT and not (alert.old or alert.gone)]
+    for place in sorted(open_ones, key=lambda at: -rank_of(alerts[at])):
         alert = alerts[place]
         higher = leading[alert.family, alert.topic]
         same = next((other for other in higher if _same_step(alert, other, position)), None)

@@ -142,10 +142,10 @@ def analyse_results(
 
 def _noted(alerts: Sequence[Alert], ranges: Ranges) -> list[Alert]:
     """Add to each alert the notes of its commits, if git knows its range."""
-    log = read_log(
-        ranges.git, {commit for alert in alerts if alert.known and not alert.old for commit in alert.commits}
-    )
-    return [replace(alert, notes=_notes(alert, log, ranges)) if alert.known and log else alert for alert in alerts]
+    recent = [alert for alert in alerts if alert.known and not alert.old]
+    log = read_log(ranges.git, {commit for alert in recent for commit in alert.commits})
+    known = {id(alert) for alert in recent} if log else set()
+    return [replace(alert, notes=_notes(alert, log, ranges)) if id(alert) in known else alert for alert in alerts]
 
 
 def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ...]:
