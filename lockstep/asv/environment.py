@@ -31,7 +31,7 @@ from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.repeats import Timed
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
-from lockstep.asv.scouts import Scouts, Works
+from lockstep.asv.scouts import Scouts, Works, without_records
 from lockstep.asv.survey import Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.processes.end_with_parent import tied
@@ -300,8 +300,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             silence_s = float(self._conf.default_benchmark_timeout)
             scouts = Scouts(spec, spec.checkout, suites, silence_s, self._say)
             options.works = scouts.works
-            if len(options.range) > 1:
-                scouts.ask(options.range, self._planned_cases())
+            commits = options.range
+            if options.resume:
+                results = Path(self._conf.results_dir).resolve() / options.machine
+                commits = without_records(commits, results, self.name)
+            if len(commits) > 1:
+                scouts.ask(commits, self._planned_cases())
         return options.works
 
     def _timed(self, host: Mapping[str, str]) -> Timed | None:

@@ -17,6 +17,7 @@ from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.survey import Case, Planned
 from lockstep.machine_code.commit_sources import RefError, sources
 from lockstep.machine_code.family_files import sources_digest
+from lockstep.record.file import SUFFIX
 from lockstep.suite.definition import Suite
 
 #: Digests of the work of a case's variants, by suite, digest of the suite's files, and case.
@@ -24,6 +25,12 @@ Works = dict[tuple[str, str, str], Mapping[str, str]]
 
 #: GPU memory of all processes together is what limits their number.
 _MOST = 24
+
+
+def without_records(commits: Sequence[str], folder: Path, environment: str) -> list[str]:
+    """Return the commits of which a machine's folder of results holds no records."""
+    # asv uses eight digits of the hash in the names of its files.
+    return [commit for commit in commits if not (folder / f"{commit[:8]}-{environment}{SUFFIX}").exists()]
 
 
 @dataclass

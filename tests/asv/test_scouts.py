@@ -7,7 +7,7 @@ import pytest
 from project import KERNELS, make_project
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
-from lockstep.asv.scouts import Scouts
+from lockstep.asv.scouts import Scouts, without_records
 from lockstep.asv.survey import Planned
 from lockstep.suite.discovery import load_suites
 
@@ -79,3 +79,9 @@ def test_a_commit_that_kills_its_worker_is_left_to_the_measurement(project, how)
     works, _ = look(project, [first, second, "0" * 40])
     assert len(works) == 1
     assert all(worker.closed for worker in Fake.made)
+
+
+def test_a_run_that_goes_on_looks_at_commits_without_records_only(tmp_path):
+    (tmp_path / "aaaaaaaa-lockstep.provenance.jsonl").touch()
+    assert without_records(["a" * 40, "b" * 40], tmp_path, "lockstep") == ["b" * 40]
+    assert without_records(["a" * 40], tmp_path / "absent", "lockstep") == ["a" * 40]
