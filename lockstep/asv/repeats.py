@@ -28,6 +28,10 @@ SAMPLED = 50
 #: and one, whose tuner chose other tiles, by 5 %.
 CONTRADICTION = 0.015
 
+#: How many commits time a work whose ratio differs from that of another work. The detector needs as many points at a
+#: level before it reports a step (docs/detection.md).
+CONFIRMED = 3
+
 #: Costs that follow from the work of the GPU; the others depend on what the host does.
 _OF_GPU = frozenset({"behind", "energy"})
 
@@ -83,6 +87,24 @@ class Timed:
             if record.version == version and again and not lacks(record, costs):
                 yield commit, record
 
+    def unconfirmed(self, key: Key, record: Record, distance: Callable[[str], int]) -> bool:
+        """Return whether a record's work must be timed again, so that the detector can see how it differs.
+
+        Args:
+            distance: returns how far a commit is; the nearest measurement of another work counts.
+        """
+        alike = [pair for pair in self._records.get(key, ()) if pair[1].version == record.version]
+        others = [pair for pair in alike if _work(pair[1]) != _work(record)]
+        if len(alike) - len(others) >= CONFIRMED or not others:
+            return False
+        _, other = min(others, key=lambda pair: distance(pair[0]))
+        return contradiction(other, record) != ""
+
+
+def _work(record: Record) -> str:
+    """Return what identifies a record's work, as far as it is known."""
+    return record.work or record.sources
+
 
 def lacks(record: Record, costs: Sequence[str]) -> bool:
     """Return whether the record's case was measured without one of these costs: it has neither the cost's number nor
@@ -136,7 +158,7 @@ def repeatable(
                 work.works.get(name, "") != "" and one is not None and one.work == work.works[name]
                 for name, one in ((variant, record), (baseline, rivals.get(commit)))
             )
-            if by_files or by_graph:
+            if (by_files or by_graph) and not timed.unconfirmed(key, record, distance):
                 found[key] = repeated(record, commit, work)
                 break
     return found

@@ -129,3 +129,19 @@ def test_another_state_contradicts():
     failed = replace(record(), state="failed", latency=None, speedup=None, reason="wrong")
     assert contradiction(record(), failed) == "it was ok and is failed"
     assert contradiction(None, record()) == ""
+
+
+@pytest.mark.parametrize(
+    ("speedup", "timings", "repeats"),
+    [(1.5, 1, True), (1.51, 1, True), (1.45, 1, False), (1.45, 2, False), (1.45, 3, True)],
+)
+def test_a_work_that_moved_the_ratio_is_timed_at_three_commits(speedup, timings, repeats):
+    places = ("near", "middle", "far")
+    before = ("far", record(work="another", sources="other files"))
+    after = [(place, record(speedup=speedup)) for place in places[:timings]]
+    assert found(timed([before, *after])) == ({KEY: "near"} if repeats else {})
+
+
+def test_the_nearest_other_work_decides_whether_the_ratio_moved():
+    others = [("far", record(speedup=2.0, work="c", sources="c")), ("middle", record(work="b", sources="b"))]
+    assert found(timed([*others, ("near", record())])) == {KEY: "near"}
