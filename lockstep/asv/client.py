@@ -30,6 +30,7 @@ class WorkerSpec:
         folders: folders of packages that precede the installed ones (``lockstep.processes.toolchain``).
         tuned: file of the choices of tuners; ``None`` to hold choices for the life of the worker only.
         retune: whether tuners choose for themselves.
+        stored: whether tuners take stored choices only.
         gpu: UUID of the GPU to measure on; "" for the one that CUDA chooses.
     """
 
@@ -43,6 +44,7 @@ class WorkerSpec:
     folders: tuple[Path, ...] = ()
     tuned: Path | None = None
     retune: bool = False
+    stored: bool = False
     gpu: str = ""
 
 
@@ -68,6 +70,7 @@ class Worker(Watched):
         arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
         arguments += [] if spec.tuned is None else ["--tuned", str(spec.tuned)]
         arguments += ["--retune"] if spec.retune else []
+        arguments += ["--stored-choices"] if spec.stored else []
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {})}
         super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, environment, folders=spec.folders)
         self.host: dict[str, str] = self.started()["host"]

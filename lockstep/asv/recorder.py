@@ -174,7 +174,8 @@ class Recorder:
 
             def worked(suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
                 looked = known.get((suite, self._sources[suite], case))
-                return self._worked(suite, case, variants) if looked is None else looked
+                # A kernel that was not tuned yet could not be looked at.
+                return self._worked(suite, case, variants) if looked is None or "" in looked.values() else looked
 
             survey.look(worked)
             self._works = survey.works

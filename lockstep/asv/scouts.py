@@ -1,7 +1,8 @@
 """Ask for the work of all commits of a run before any case is timed, several commits at once.
 
 To capture a call takes milliseconds, to start a process and compile takes seconds; only the GPU's times need the GPU
-alone. Commits with equal files of a suite are asked once.
+alone. So a kernel that tunes itself stays unknown until it has a stored choice. Commits with equal files of a suite are
+asked once.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Scouts:
         worker: Worker | None = None
         for (suite, case), variants in cases.items():
             try:
-                worker = worker or self.worker(replace(self.spec, checkout=folder), self.silence_s)
+                worker = worker or self.worker(replace(self.spec, checkout=folder, stored=True), self.silence_s)
                 self.works[suite, digests[suite], case] = worker.works(suite, case, variants)
             except WorkerDied as died:
                 if worker is None or died.at_start:

@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="seed of checked inputs, placement of buffers and order")
     parser.add_argument("--tuned", type=Path, help="file of the choices of tuners")
     parser.add_argument("--retune", action="store_true", help="let tuners choose for themselves")
+    parser.add_argument("--stored-choices", action="store_true", help="let tuners take stored choices only")
     options = process.parse()
     load_torch()
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
@@ -72,6 +73,7 @@ def main() -> int:
         device,
         where_of(host),
         options.retune,
+        options.stored_choices,
         tell=lambda text: process.emit("told", text=text),
         apart=lambda: measurer.observer.apart(),
     )

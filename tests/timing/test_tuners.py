@@ -18,7 +18,7 @@ from lockstep.record.file import RecordError
 from lockstep.timing.device import CpuDevice, Timing
 from lockstep.timing.tuners.choices import NAME, Choice, Choices, differences, spelled, where_of
 from lockstep.timing.tuners.fastest import best_of
-from lockstep.timing.tuners.hold import Tuners
+from lockstep.timing.tuners.hold import NoStoredChoice, Tuners
 from lockstep.timing.tuners.kernel_source import source_of
 
 WARPS = (1, 2, 4, 8)
@@ -103,6 +103,15 @@ def test_an_equal_kernel_takes_the_stored_choice(hold, kind):
     with hold().held():
         assert launch(other) == 2
     assert other.fn.launched == [2]
+
+
+def test_a_process_beside_others_takes_stored_choices_and_tunes_nothing(hold):
+    with hold(stored=True).held(), pytest.raises(NoStoredChoice, match="copy has no stored choice"):
+        launch(tuner(FASTEST_2))
+    with hold().held():
+        launch(tuner(FASTEST_2))
+    with hold(stored=True).held():
+        assert launch(tuner(FASTEST_8)) == 2
 
 
 def test_both_sides_of_one_process_take_one_choice(hold):

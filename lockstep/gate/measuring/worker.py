@@ -71,7 +71,7 @@ def main() -> int:
         process.emit("told", text=text)
 
     device, facts = open_device(), host_facts()
-    tuners = Tuners(Choices(options.tuned), device, where_of(facts), options.retune, say)
+    tuners = Tuners(Choices(options.tuned), device, where_of(facts), options.retune, tell=say)
     pace = QUICK if options.quick else pace_on(device)
     comparer = Comparer(
         sides,

@@ -36,6 +36,10 @@ _LOOK_S, _TELL_S = 0.05, 5.0
 _GPU = 0
 
 
+class NoStoredChoice(RuntimeError):
+    """A tuner needs a choice, and the process may not tune."""
+
+
 @dataclass
 class Tuners:
     """Holds the choices of all tuners of this process.
@@ -43,6 +47,7 @@ class Tuners:
     Attributes:
         where: the GPU and the toolchain, see ``lockstep.timing.tuners.choices.where_of``.
         retune: whether tuners choose for themselves: nothing is read or stored.
+        stored: whether only stored choices are taken, because other processes use the GPU.
         tell: called with a line of progress, also while a kernel compiles or another process tunes it, so that this
             process does not count as hung.
         apart: returns a context in which launches are not recorded as launches of the variant.
@@ -52,6 +57,7 @@ class Tuners:
     device: Device
     where: str
     retune: bool = False
+    stored: bool = False
     tell: Callable[[str], None] = lambda line: None
     apart: Callable[[], AbstractContextManager[Any]] = nullcontext
     _chosen: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -132,6 +138,8 @@ class Tuners:
         """Return what the chosen configuration sets: the stored choice, else the fastest, which is then stored."""
         if chosen := self.choices.of(asked):
             return chosen
+        if self.stored:
+            raise NoStoredChoice(f"{asked.name} has no stored choice, and this process may not use the GPU to tune it")
         with self._locked(int(digest(*asked.identity), 16) % 2**30 + 1, f"another process tunes {asked.name}"):
             if chosen := self.choices.of(asked):
                 return chosen
