@@ -191,10 +191,10 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if self._recorder is not None:
             # The worker is closed first: an interruption of the lines below must not leave it running.
             recorder, self._recorder = self._recorder, None
-            recorder.close()
+            recorder.worker.close()
             if self._options.timed is not None:
                 self._options.timed.add(recorder.target.commit, recorder.made())
-            if spent := summary(recorder.spent()):
+            if spent := summary(recorder.worker.spent()):
                 self._say(f"{recorder.target.commit[:8]}: {spent}")
 
     def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:
@@ -204,7 +204,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         name, _, index = identity.partition("-")
         benchmark = self._benchmarks.get(name, {})
         if benchmark.get("type") not in MEASURED_TYPES:
-            code, out = self._recorder.run(arguments, cwd)
+            code, out = self._recorder.worker.run(arguments, cwd)
             return out, "", code
         if json.loads(parameters).get("repeat") == 1 and not self._options.quick:
             return "--quick works through `lockstep run --quick`, not through asv's own command", "", 1

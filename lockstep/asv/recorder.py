@@ -1,40 +1,28 @@
-"""Measure the records of one commit, each once, and survive crashes of the worker.
+"""Measure the records of one commit, each once, or repeat those of a commit with the same work.
 
-A variant that kills or hangs a worker is found and recorded as failed; the rest of the commit is still measured. The
-provenance file is replaced after each case, so an interrupted run loses at most one case.
+The provenance file is replaced after each case, so an interrupted run loses at most one case.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
-from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.client import Worker, WorkerSpec
+from lockstep.asv.commit_worker import CommitWorker
 from lockstep.asv.repeats import Timed, contradiction, lacks
 from lockstep.asv.scouts import Works
 from lockstep.asv.survey import Planned, Survey
-from lockstep.machine_code import Target as CompileTarget
-from lockstep.machine_code import Tree
-from lockstep.machine_code.compiled_tree import compile_ahead
 from lockstep.machine_code.family_files import sources_digest
-from lockstep.processes.watched_worker import HUNG, Culprits
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
-from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
+from lockstep.timing.clocks.reference_clocks import NAME
 
 Key = tuple[str, str, str, str]
-
-#: Advice for a variant that hung in its check, which compiles what was not compiled ahead.
-_COMPILING = "; if it was compiling, a larger default_benchmark_timeout in asv.conf.json lets it finish"
-
-#: Maximum seconds of compiling ahead.
-COMPILING_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -83,20 +71,12 @@ class Recorder:
     ) -> None:
         self.target = target
         self._spec = spec
-        self._silence_s = silence_s
         self._say = say
-        self._make_worker = worker
-        self._worker: Worker | None = None
         self._records: dict[Key, Record] = {}
         self._fresh: set[Key] = set()
         self._resumed: set[Key] = set()
-        self._culprits = Culprits()
         self._before: Provenance | None = None
         self._host: Mapping[str, str] = {}
-        self._controls: Mapping[str, Mapping[str, float | str]] = {}
-        self._compile_costs = CompileCosts(spec)
-        self._stillborn = ""
-        self._unimportable: dict[str, WorkerDied] = {}
         self._plan = plan
         self._repeats = repeats
         self._known_host = host
@@ -105,12 +85,18 @@ class Recorder:
         self._sources: dict[str, str] = {}
         self._repeated: set[Key] = set()
         self._to_compile: Collection[str] | None = None
-        self._compiled = False
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._began = time.monotonic()
-        self._stages: dict[str, float] = {}
-        clocks_file = target.path.with_name(NAME) if target.path is not None else None
-        self._reference_clocks = ReferenceClocks(clocks_file)
+        #: Measures the commit; nothing that it measures is stored.
+        self.worker = CommitWorker(
+            target.commit[:8],
+            spec,
+            silence_s,
+            say=say,
+            worker=worker,
+            clocks=target.path.with_name(NAME) if target.path is not None else None,
+            suites=self._compiled_ahead,
+            started=self._set_aside_other_host,
+        )
         self._load(resume)
 
     def served(self, key: Key, version: str) -> Record | None:
@@ -126,7 +112,7 @@ class Recorder:
         suite, variant, case, l2 = key
         # Copies are not timed. The baseline is timed again, because a ratio needs both in one process.
         names = [name for name in dict.fromkeys([*variants, variant]) if (suite, name, case, l2) not in self._repeated]
-        self._take(self.measure(suite, case, l2, names, version, costs=costs), self._repeated)
+        self._take(self.worker.measure(suite, case, l2, names, version, costs=costs), self._repeated)
         self._save()
         return self._records[key]
 
@@ -159,7 +145,7 @@ class Recorder:
         # Whoever asks for a timed case again wants another measurement.
         timed_here = {key for key, record in self._records.items() if record.state == "ok" and not record.same_work_as}
         plan = {case: planned for case, planned in asked.items() if not planned.touches(case, timed_here)}
-        host = self._known_host or self._up().host
+        host = self._known_host or self.worker.host
         timed = self._repeats(host)
         if timed is None or timed.stopped:
             return
@@ -175,7 +161,7 @@ class Recorder:
             def worked(suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
                 looked = known.get((suite, self._sources[suite], case))
                 # A kernel that was not tuned yet could not be looked at.
-                return self._worked(suite, case, variants) if looked is None or "" in looked.values() else looked
+                return self.worker.works(suite, case, variants) if looked is None or "" in looked.values() else looked
 
             survey.look(worked)
             self._works = survey.works
@@ -183,7 +169,7 @@ class Recorder:
         for case in survey.sampled():
             stored, planned = survey.found.pop(case), plan[case]
             version = suites[case[0]].benchmark_version
-            records = self.measure(*case, list(planned.variants), version, costs=planned.costs)
+            records = self.worker.measure(*case, list(planned.variants), version, costs=planned.costs)
             self._take(records)
             for record in records:
                 if how := contradiction(stored.get(record.key), record):
@@ -199,156 +185,13 @@ class Recorder:
         if self._fresh:
             self._save()
 
-    def _worked(self, suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
-        """Return digests of the variants' work; nothing if a variant kills the worker, because measuring finds it."""
-        try:
-            return self._up().works(suite, case, variants)
-        except WorkerDied as died:
-            self.close()
-            if died.at_start:
-                raise
-            return {}
-
-    def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
-        """Run an ordinary asv benchmark in the worker; return its exit code and output."""
-        try:
-            return self._up().run(arguments, cwd)
-        except WorkerDied as died:
-            self.close()
-            return 1, str(died)
-
-    def spent(self) -> dict[str, float]:
-        """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
-        other_s = time.monotonic() - self._began - sum(self._stages.values())
-        return {**self._stages, "rest": max(0.0, other_s)}
-
     def made(self) -> list[Record]:
         """Return the records that this run measured or repeated."""
         return [self._records[key] for key in self._fresh - self._resumed]
 
-    def close(self) -> None:
-        """End the worker and the compiler; the next request starts others."""
-        self._compile_costs.close()
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
-
-    @property
-    def host(self) -> Mapping[str, str]:
-        """Return facts of the machine from the worker.
-
-        Raises:
-            WorkerDied: the worker does not start.
-        """
-        return self._up().host
-
-    def measure(
-        self,
-        suite: str,
-        case: str,
-        l2: str,
-        variants: list[str],
-        version: str,
-        twins: Sequence[str] = (),
-        costs: Sequence[str] = (),
-    ) -> list[Record]:
-        """Measure a case in as many workers as necessary. Nothing is stored.
-
-        Args:
-            suite, case, l2: the case.
-            variants: names of the variants; the baseline is added.
-            version: benchmark version, for the records of series that cannot be measured.
-            twins: variants that are measured a second time in the same run, as an A/A comparison.
-            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
-        """
-        if self._stillborn:
-            return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
-        if dead := self._unimportable.get(suite):
-            return [Record(suite, name, case, l2, "failed", version, dead.how, dead.rule) for name in variants]
-        by_variant: dict[str, Record] = {}
-        failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
-        rules = {name: self._culprits.rule(suite, name) for name in failed}
-        groups = [variants]
-        reference_mhz = self._reference_clocks.of(suite, case, l2)
-        while groups:
-            group = groups.pop(0)
-            try:
-                records, controls, stages = self._up().measure(
-                    suite, case, l2, group, failed, twins=twins, reference_mhz=reference_mhz, costs=costs
-                )
-            except WorkerDied as died:
-                self.close()
-                if died.at_start:
-                    self._stillborn = died.how
-                    self._say(f"the worker of {self.target.commit[:8]} does not start: {died.how}")
-                    return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
-                if died.stage == "load":
-                    self._unimportable[suite] = died
-                    self._say(f"{suite}: {died.how}")
-                    return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
-                culprit = died.variant or (group[0] if len(group) == 1 else "")
-                if not culprit:
-                    # The worker died while all variants were timed. Each variant is timed alone with the baseline to
-                    # find the culprit.
-                    groups = [[name] for name in group] + groups
-                    continue
-                advice = _COMPILING if died.rule == HUNG and died.stage == "check" else ""
-                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}{advice}")
-                failed[culprit], rules[culprit] = died.how, died.rule
-                self._culprits.add(suite, culprit, died)
-                if culprit in group and len(group) == 1:
-                    by_variant[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
-                else:
-                    groups.insert(0, group)
-                continue
-            self._controls = controls or self._controls
-            self._count(stages)
-            for record in records:
-                if record.variant in failed:
-                    record = replace(record, rule=rules[record.variant])
-                # A later group measures the baseline again; the first record, with the most variants, counts.
-                if record.variant not in by_variant or by_variant[record.variant].state == "failed":
-                    by_variant[record.variant] = record
-        self._reference_clocks.learn(by_variant.values())
-        records = list(by_variant.values())
-        if "compile" not in costs:
-            return records
-        started = time.monotonic()
-        records = self._compile_costs.added(self._host, suite, case, records)
-        self._count({"cold compile": time.monotonic() - started})
-        return records
-
-    def _up(self) -> Worker:
-        """Return the worker; start it if needed.
-
-        Raises:
-            WorkerDied: the worker does not start.
-        """
-        if self._worker is None:
-            self._worker = self._make_worker(self._spec, self._silence_s)
-            self._worker.say = self._say
-            self._set_aside_other_host(self._worker.host)
-            self._compile_first(self._worker.host)
-        return self._worker
-
-    def _compile_first(self, host: Mapping[str, str]) -> None:
-        """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
-        names = {suite for suite, _, _ in self._plan()} if self._to_compile is None else self._to_compile
-        if host.get("device") != "cuda" or self._compiled or not names:
-            return
-        self._compiled = True
-        started = time.monotonic()
-        tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
-        suites = [suite for name, suite in load_suites(self._spec.benchmark_dir).items() if name in names]
-        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self._say)
-        elapsed_s = time.monotonic() - started
-        self._count({"compile": elapsed_s})
-        if compiled:
-            self._say(f"compiled the kernels of {self.target.commit[:8]} in {elapsed_s:.0f} s")
-
-    def _count(self, stages: Mapping[str, float]) -> None:
-        for name, seconds in stages.items():
-            self._stages[name] = self._stages.get(name, 0.0) + seconds
+    def _compiled_ahead(self) -> Collection[str]:
+        """Return the names of the suites whose kernels are compiled before the first case."""
+        return {suite for suite, _, _ in self._plan()} if self._to_compile is None else self._to_compile
 
     def _load(self, resume: bool) -> None:
         """Load the records of earlier runs, which stay in the file. When resuming, serve them instead of measuring."""
@@ -365,7 +208,7 @@ class Recorder:
             path.rename(broken)
             self._say(f"{error}. The file was renamed to {broken.name}; measuring starts again")
             return
-        self._controls = self._before.controls
+        self.worker.controls = self._before.controls
         self._records = {record.key: record for record in records}
         if resume:
             self._fresh, self._resumed = set(self._records), set(self._records)
@@ -395,9 +238,9 @@ class Recorder:
             harness=self.target.harness,
             clock_state=self.target.clock_state,
             host=dict(self._host),
-            controls=self._controls,
+            controls=self.worker.controls,
             protocol=PROTOCOL_VERSION,
-            spent_s=self.spent(),
+            spent_s=self.worker.spent(),
         )
         ordered = sorted(self._records.values(), key=lambda record: record.key)
         write_records(self.target.path, provenance, ordered)

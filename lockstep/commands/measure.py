@@ -17,7 +17,7 @@ from asv.console import log
 from rich.console import Console
 
 from lockstep.asv.client import WorkerDied, WorkerSpec
-from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.commit_worker import CommitWorker
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
@@ -129,14 +129,14 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         states: set[str] = set()
         done = 0
         try:
-            with sigterm_interrupts(), closing(_recorder(conf, suites_by_name, args, say)) as recorder:
-                device = recorder.host["device"]
+            with sigterm_interrupts(), closing(_worker(conf, suites_by_name, args, say)) as worker:
+                device = worker.host["device"]
                 planned = _planned(suites, args, device)
                 errors.print(f"the worker is ready after {time.monotonic() - started:.0f} s", markup=False)
                 for suite, of_suite in groupby(planned, lambda one: one[0]):
                     shown, of_table = [], list(of_suite)
                     try:
-                        for records in _measured(of_table, recorder, args):
+                        for records in _measured(of_table, worker, args):
                             told.clear()
                             _show(records, suite, of_table, args, console, first=not shown)
                             shown += records
@@ -168,13 +168,13 @@ def _planned(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> 
     return [(suite, case, l2) for suite in suites for case, l2 in _selected(suite, args, device)]
 
 
-def _measured(planned: Sequence[Planned], recorder: Recorder, args: argparse.Namespace) -> Iterator[list[Record]]:
+def _measured(planned: Sequence[Planned], worker: CommitWorker, args: argparse.Namespace) -> Iterator[list[Record]]:
     """Measure cases, one after another, and yield the records of each."""
     for suite, case, l2 in planned:
         variants = args.variants or list(suite.variants())
         twins = [suite.baseline, *variants] if args.again else []
         version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
-        yield recorder.measure(suite.name, case.label, l2, variants, version, twins, costs)
+        yield worker.measure(suite.name, case.label, l2, variants, version, twins, costs)
 
 
 def _show(
@@ -205,10 +205,10 @@ def _show_rest(records: Sequence[Record], console: Console) -> None:
         console.print(line, markup=False, highlight=False)
 
 
-def _recorder(
+def _worker(
     conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace, say: Callable[[str], None]
-) -> Recorder:
-    """Return a recorder that measures the working tree in a worker and stores nothing."""
+) -> CommitWorker:
+    """Return what measures the working tree."""
     folder = packages_folder(conf, suites_by_name)
     spec = WorkerSpec(
         folder,
@@ -221,9 +221,7 @@ def _recorder(
         tuned=tuned_file(conf),
         retune=args.retune,
     )
-    target = Target("the working tree", "", "", "", "", None)
-    silence_s = float(conf.default_benchmark_timeout)
-    return Recorder(target, spec, silence_s, say=say)
+    return CommitWorker("the working tree", spec, float(conf.default_benchmark_timeout), say=say)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:

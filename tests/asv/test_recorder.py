@@ -113,7 +113,7 @@ def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, m
         compiled.append([suite.name for suite in suites])
         return False
 
-    monkeypatch.setattr("lockstep.asv.recorder.compile_ahead", compile_ahead)
+    monkeypatch.setattr("lockstep.asv.commit_worker.compile_ahead", compile_ahead)
     host = {**HOST, "device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
     spec = replace(SPEC, benchmark_dir=Path(__file__).parents[2] / "benchmarks")
     recorder = Recorder(
@@ -136,7 +136,7 @@ def test_a_case_is_measured_once_for_all_its_variants(make, path):
     provenance, records = read_records(path)
     assert [record.variant for record in records] == ["a", "b", BASE]
     assert (provenance.commit, provenance.host, provenance.controls) == ("c" * 40, HOST, {"copy": {"seconds": 1.0}})
-    recorder.close()
+    recorder.worker.close()
     assert fleet.closed == fleet.started == 1
 
 
@@ -146,8 +146,8 @@ def test_where_the_time_went_is_stored_and_adds_up(make, path):
     measure(recorder, "M=2")
     spent = read_records(path)[0].spent_s
     assert (spent["time"], spent["check"], spent["rest"]) == (4.0, 2.0, 0.0)
-    assert summary(recorder.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
-    assert summary(make(Fleet()).spent()) == ""
+    assert summary(recorder.worker.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
+    assert summary(make(Fleet()).worker.spent()) == ""
 
 
 def test_another_ruler_is_measured_anew(make):
@@ -172,7 +172,7 @@ def test_what_dies_while_all_are_timed_is_found_one_by_one(make):
     recorder = make(fleet)
     assert measure(recorder) == {BASE: OK, "a": OK, "b": ("failed", "killed in time")}
     assert [asked[1] for asked in fleet.asked] == [(BASE, "a", "b"), (BASE,), ("a",), ("b",)]
-    recorder.close()
+    recorder.worker.close()
     assert fleet.closed == fleet.started
 
 
@@ -287,16 +287,16 @@ def test_without_a_path_nothing_is_written(make, tmp_path):
 def test_an_ordinary_benchmark_runs_in_the_worker_and_its_death_is_told(make):
     fleet = Fleet()
     recorder = make(fleet)
-    assert recorder.run(["x"], "/here") == (0, "['x'] in /here")
-    assert recorder.run(["die"], "/here") == (1, "worker: killed by SIGSEGV")
-    assert recorder.run(["x"], "/here")[0] == 0
+    assert recorder.worker.run(["x"], "/here") == (0, "['x'] in /here")
+    assert recorder.worker.run(["die"], "/here") == (1, "worker: killed by SIGSEGV")
+    assert recorder.worker.run(["x"], "/here")[0] == 0
     assert fleet.started == 2
 
 
 def test_compile_times_are_added_where_they_are_asked_for(make):
     recorder = make(Fleet())
-    [asked, *_] = recorder.measure("s", "M=1", "warm", [BASE], "v1", costs=["compile"])
+    [asked, *_] = recorder.worker.measure("s", "M=1", "warm", [BASE], "v1", costs=["compile"])
     assert asked.note == "no compile: no GPU here to compile for"
-    assert recorder.spent()["cold compile"] >= 0
-    [silent, *_] = recorder.measure("s", "M=2", "warm", [BASE], "v1")
+    assert recorder.worker.spent()["cold compile"] >= 0
+    [silent, *_] = recorder.worker.measure("s", "M=2", "warm", [BASE], "v1")
     assert silent.note == ""

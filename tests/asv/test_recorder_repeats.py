@@ -57,8 +57,10 @@ def made(case, variant, ratio, **fields):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     project = make_project(tmp_path / "project")
+    for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:
+        monkeypatch.delitem(sys.modules, name)  # another test may have imported this repository's suites
     monkeypatch.syspath_prepend(str(project.root))
-    monkeypatch.setattr("lockstep.asv.recorder.compile_ahead", lambda *_: {})
+    monkeypatch.setattr("lockstep.asv.commit_worker.compile_ahead", lambda *_: {})
     monkeypatch.setattr(repeats, "SAMPLED", 10**9)
     yield project
     for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:
@@ -90,7 +92,7 @@ class Run:
         for suite, case, l2 in PLAN:
             for name in WORKS:
                 recorder.record((suite, name, case, l2), VERSION, list(WORKS))
-        recorder.close()
+        recorder.worker.close()
         self.timed.add(commit, recorder.made())
         return {(record.variant, record.case): record.same_work_as for record in read_records(path)[1]}
 

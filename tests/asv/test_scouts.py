@@ -40,6 +40,8 @@ def project(tmp_path, monkeypatch):
     Fake.made, Fake.asked, Fake.lock = [], [], threading.Lock()
     project = make_project(tmp_path / "project")
     # The suite imports from the project's package.
+    for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:
+        monkeypatch.delitem(sys.modules, name)  # another test may have imported this repository's suites
     monkeypatch.syspath_prepend(str(project.root))
     yield project
     for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:

@@ -1,0 +1,221 @@
+"""Measure cases of one commit in a worker, and survive crashes of the worker.
+
+A variant that kills or hangs a worker is found and recorded as failed; the rest of the commit is still measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.machine_code import Target as CompileTarget
+from lockstep.machine_code import Tree
+from lockstep.machine_code.compiled_tree import compile_ahead
+from lockstep.processes.watched_worker import HUNG, Culprits
+from lockstep.record.model import Record
+from lockstep.suite.discovery import load_suites
+from lockstep.timing.clocks.reference_clocks import ReferenceClocks
+
+#: Advice for a variant that hung in its check, which compiles what was not compiled ahead.
+_COMPILING = "; if it was compiling, a larger default_benchmark_timeout in asv.conf.json lets it finish"
+
+#: Maximum seconds of compiling ahead.
+COMPILING_S = 300.0
+
+
+class CommitWorker:
+    """Measures cases of one commit, in as many workers one after another as necessary.
+
+    Args:
+        commit: name of the commit, for messages.
+        silence_s: seconds without an event after which a worker is killed.
+        say: called with each line of progress.
+        worker: creates a worker (tests pass their own).
+        clocks: file of the reference clocks; ``None`` to keep none.
+        suites: returns the names of the suites whose kernels are compiled in parallel before the first case.
+        started: called with the facts of the machine when a worker has started.
+    """
+
+    def __init__(
+        self,
+        commit: str,
+        spec: WorkerSpec,
+        silence_s: float,
+        *,
+        say: Callable[[str], None] = print,
+        worker: Callable[[WorkerSpec, float], Worker] = Worker,
+        clocks: Path | None = None,
+        suites: Callable[[], Collection[str]] = frozenset,
+        started: Callable[[Mapping[str, str]], None] = lambda host: None,
+    ) -> None:
+        self._commit = commit
+        self._spec = spec
+        self._silence_s = silence_s
+        self._say = say
+        self._make_worker = worker
+        self._worker: Worker | None = None
+        self._suites = suites
+        self._started = started
+        self._host: Mapping[str, str] = {}
+        self._culprits = Culprits()
+        self._stillborn = ""
+        self._unimportable: dict[str, WorkerDied] = {}
+        self._compile_costs = CompileCosts(spec)
+        self._compiled = False
+        self._reference_clocks = ReferenceClocks(clocks)
+        self._began = time.monotonic()
+        self._stages: dict[str, float] = {}
+        #: Times of the worker's controls so far, as ``lockstep.record.model.Provenance`` describes them.
+        self.controls: Mapping[str, Mapping[str, float | str]] = {}
+
+    @property
+    def host(self) -> Mapping[str, str]:
+        """Return facts of the machine from the worker.
+
+        Raises:
+            WorkerDied: the worker does not start.
+        """
+        return self._up().host
+
+    def measure(
+        self,
+        suite: str,
+        case: str,
+        l2: str,
+        variants: list[str],
+        version: str,
+        twins: Sequence[str] = (),
+        costs: Sequence[str] = (),
+    ) -> list[Record]:
+        """Measure a case in as many workers as necessary. Nothing is stored.
+
+        Args:
+            suite, case, l2: the case.
+            variants: names of the variants; the baseline is added.
+            version: benchmark version, for the records of series that cannot be measured.
+            twins: variants that are measured a second time in the same run, as an A/A comparison.
+            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
+        """
+        if self._stillborn:
+            return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
+        if dead := self._unimportable.get(suite):
+            return [Record(suite, name, case, l2, "failed", version, dead.how, dead.rule) for name in variants]
+        by_variant: dict[str, Record] = {}
+        failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
+        rules = {name: self._culprits.rule(suite, name) for name in failed}
+        groups = [variants]
+        reference_mhz = self._reference_clocks.of(suite, case, l2)
+        while groups:
+            group = groups.pop(0)
+            try:
+                records, controls, stages = self._up().measure(
+                    suite, case, l2, group, failed, twins=twins, reference_mhz=reference_mhz, costs=costs
+                )
+            except WorkerDied as died:
+                self.close()
+                if died.at_start:
+                    self._stillborn = died.how
+                    self._say(f"the worker of {self._commit} does not start: {died.how}")
+                    return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
+                if died.stage == "load":
+                    self._unimportable[suite] = died
+                    self._say(f"{suite}: {died.how}")
+                    return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
+                culprit = died.variant or (group[0] if len(group) == 1 else "")
+                if not culprit:
+                    # The worker died while all variants were timed. Each variant is timed alone with the baseline to
+                    # find the culprit.
+                    groups = [[name] for name in group] + groups
+                    continue
+                advice = _COMPILING if died.rule == HUNG and died.stage == "check" else ""
+                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}{advice}")
+                failed[culprit], rules[culprit] = died.how, died.rule
+                self._culprits.add(suite, culprit, died)
+                if culprit in group and len(group) == 1:
+                    by_variant[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
+                else:
+                    groups.insert(0, group)
+                continue
+            self.controls = controls or self.controls
+            self._count(stages)
+            for record in records:
+                if record.variant in failed:
+                    record = replace(record, rule=rules[record.variant])
+                # A later group measures the baseline again; the first record, with the most variants, counts.
+                if record.variant not in by_variant or by_variant[record.variant].state == "failed":
+                    by_variant[record.variant] = record
+        self._reference_clocks.learn(by_variant.values())
+        records = list(by_variant.values())
+        if "compile" not in costs:
+            return records
+        started = time.monotonic()
+        records = self._compile_costs.added(self._host, suite, case, records)
+        self._count({"cold compile": time.monotonic() - started})
+        return records
+
+    def works(self, suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
+        """Return digests of the variants' work; nothing if a variant kills the worker, because measuring finds it."""
+        try:
+            return self._up().works(suite, case, variants)
+        except WorkerDied as died:
+            self.close()
+            if died.at_start:
+                raise
+            return {}
+
+    def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
+        """Run an ordinary asv benchmark in the worker; return its exit code and output."""
+        try:
+            return self._up().run(arguments, cwd)
+        except WorkerDied as died:
+            self.close()
+            return 1, str(died)
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
+        other_s = time.monotonic() - self._began - sum(self._stages.values())
+        return {**self._stages, "rest": max(0.0, other_s)}
+
+    def close(self) -> None:
+        """End the worker and the compiler; the next request starts others."""
+        self._compile_costs.close()
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _up(self) -> Worker:
+        """Return the worker; start it if needed.
+
+        Raises:
+            WorkerDied: the worker does not start.
+        """
+        if self._worker is None:
+            self._worker = self._make_worker(self._spec, self._silence_s)
+            self._worker.say = self._say
+            self._host = self._worker.host
+            self._started(self._host)
+            self._compile_first(self._host)
+        return self._worker
+
+    def _compile_first(self, host: Mapping[str, str]) -> None:
+        """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
+        names = self._suites()
+        if host.get("device") != "cuda" or self._compiled or not names:
+            return
+        self._compiled = True
+        started = time.monotonic()
+        tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
+        suites = [suite for name, suite in load_suites(self._spec.benchmark_dir).items() if name in names]
+        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self._say)
+        elapsed_s = time.monotonic() - started
+        self._count({"compile": elapsed_s})
+        if compiled:
+            self._say(f"compiled the kernels of {self._commit} in {elapsed_s:.0f} s")
+
+    def _count(self, stages: Mapping[str, float]) -> None:
+        for name, seconds in stages.items():
+            self._stages[name] = self._stages.get(name, 0.0) + seconds
