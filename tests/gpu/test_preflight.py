@@ -48,7 +48,6 @@ def test_an_idle_gpu_may_measure_whatever_its_driver_reports(library, tmp_path, 
 @pytest.mark.parametrize(
     ("file", "number", "fault"),
     [
-        ("processes", os.getpid(), f"process {os.getpid()} runs on it: "),
         ("processes", 2**22 + 1, "not visible from here"),
         ("reasons", 0x8, "lowered by hardware slowdown"),
         ("reasons", 0x80, "lowered by power brake"),
@@ -60,6 +59,12 @@ def test_a_fault_is_told(library, tmp_path, file, number, fault):
     assert len(found.faults) == 1
     assert fault in found.faults[0]
     assert found.marks == ()
+
+
+def test_another_process_on_the_gpu_is_told_with_its_name(library, tmp_path):
+    (tmp_path / "processes-0").write_text(str(os.getpid()))
+    [fault] = look(library, tmp_path).faults
+    assert f"process {os.getpid()} runs on it: " in fault
 
 
 @pytest.mark.parametrize(
