@@ -24,10 +24,13 @@ from lockstep.detect.settings import (
     BESIDE,
     BURN_IN,
     EARLY,
+    EARLY_PLAIN_GAP,
+    EARLY_PLAIN_POINTS,
     EVIDENCE,
     GATE,
     NOVELTY,
     PATIENCE,
+    PLAIN_GAP,
     PLAIN_POINTS,
     RUN,
     WINDOW,
@@ -47,8 +50,6 @@ TOGETHER = 500
 _LOOK_AGAIN = (5, 8, 12, 20, 32, 48, 64, 96)
 #: A change is located within this many points of where it was reported.
 _NEAR = 10
-#: A plain step this close to a reported change is the same change.
-_SAME = 4
 #: A change is located where the probability within this many points is greatest.
 _NEARBY = 2
 #: Assumed share of the changes whose first point lies at neither level (about a tenth in the histories of other
@@ -219,8 +220,12 @@ class _Block:
                 continue
             new = (done <= point) & (point < count)
             self.detector.squares[self.rows[new], self.first + point] = now.squares[new]
-            for place in np.flatnonzero(new & plain_steps(self.y[:, : point + 1], self.least)).tolist():
-                self._add_plain(place, point)
+            for points, times in _plain_rules(self.first + point):
+                # With fewer points, equal roundings are common.
+                least = self.least if points == PLAIN_POINTS else self.least * times
+                plain = plain_steps(self.y[:, : point + 1], least, points, times)
+                for place in np.flatnonzero(new & plain).tolist():
+                    self._add_plain(place, point, points)
             # The cost of a level that began no later than the newest change.
             without = np.where(now.start <= self.begin[:, None], now.cost, np.inf).min(axis=1)
             for place in np.flatnonzero(new & (now.best > self.begin)).tolist():
@@ -299,13 +304,17 @@ class _Block:
         between = found - 1 > begin and odds > _IN_RANGE
         return found, min(earliest, found - between), max(latest, found)
 
-    def _add_plain(self, place: int, point: int) -> None:
-        """Report a plain step, unless it is reported. A change close to it is moved to its place."""
-        row, at = int(self.rows[place]), point + 1 - PLAIN_POINTS
+    def _add_plain(self, place: int, point: int, points: int) -> None:
+        """Report a plain step, unless it is reported. A change close to it is moved to its place.
+
+        Args:
+            points: number of points on each side of the step.
+        """
+        row, at = int(self.rows[place]), point + 1 - points
         shifts = self.detector.shifts[row]
         index = self.first + at
-        near = [shift for shift in shifts if abs(shift.index - index) <= _SAME]
-        begin = max([0, *(shift.index - self.first for shift in shifts if shift.index < index - _SAME)])
+        near = [shift for shift in shifts if abs(shift.index - index) < points]
+        begin = max([0, *(shift.index - self.first for shift in shifts if shift.index <= index - points)])
         _, earliest, latest = self._located(place, begin, at, point)
         earliest, latest = min(earliest, at), max(latest, at)
         if not near:
@@ -346,6 +355,14 @@ class _Block:
         shifts = self.detector.shifts[row]
         shifts[shifts.index(old)] = new
         self.begin[place] = max(0, self._last(row) - self.first)
+
+
+def _plain_rules(point: int) -> list[tuple[int, float]]:
+    """Return the rules of a plain step at a point of the series: points on each side, and size of the gap."""
+    rules = [(PLAIN_POINTS, PLAIN_GAP)]
+    if point + 1 - EARLY_PLAIN_POINTS < BURN_IN:
+        rules.append((EARLY_PLAIN_POINTS, EARLY_PLAIN_GAP))
+    return rules
 
 
 def threshold(before: float, after: float) -> float:

@@ -35,6 +35,10 @@ BESIDE = 8.5
 #: exceeds the larger side's range.
 PLAIN_POINTS, PLAIN_GAP = 5, 2.0
 
+#: The same for a change among the first ``BURN_IN`` points, where other changes need more evidence. Of six points of
+#: normal noise, 2 in 100,000 lie so; with outliers (Student's t, 3 degrees of freedom) 1 in 100,000.
+EARLY_PLAIN_POINTS, EARLY_PLAIN_GAP = 3, 8.0
+
 #: Number of newest points that the detector looks at. Earlier changes stay as they are.
 WINDOW = 128
 

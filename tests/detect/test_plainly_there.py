@@ -27,6 +27,24 @@ def test_a_constant_that_changes_is_reported_at_the_third_point(equal, times):
     assert np.exp(change.size) == pytest.approx(times)
 
 
+#: Speedup of linear.split_k_pdl at one row over ten commits on an H100, with standard errors (results/README.md).
+SPLIT_K = [1.32, 1.317, 1.318, 1.318, 1.4716, 1.4805, 1.4829, 1.3495, 1.3511, 1.352]
+SPLIT_K_ERRORS = [0.001] * 4 + [0.0093] + [0.001] * 5
+
+
+@pytest.mark.parametrize("errors", [SPLIT_K_ERRORS, None], ids=["with errors", "without"])
+def test_two_steps_among_ten_points_are_reported_at_the_third_point(errors):
+    changes = analyse(Trend(np.array(SPLIT_K), None if errors is None else np.array(errors), "higher")).changes
+    assert [(change.index, change.reported_at) for change in changes] == [(4, 6), (7, 9)]
+    assert [change.size for change in changes] == [pytest.approx(0.11, abs=0.005), pytest.approx(-0.09, abs=0.005)]
+
+
+def test_equal_roundings_of_noise_are_no_plain_steps():
+    generator = np.random.default_rng(8)
+    trends = [Trend(np.round(1 + generator.normal(0, 0.01, 30), 2)) for _ in range(500)]
+    assert sum(len(one.changes) for one in analyse_many(trends)) <= 2
+
+
 def test_every_plateau_is_a_level_although_other_levels_come_back():
     generator = np.random.default_rng(1)
     levels = [100, 160, 120, 190, 120, 210, 90]
