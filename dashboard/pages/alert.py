@@ -133,7 +133,7 @@ def body(
     alert, story = tracked.alert, tell(tracked.alert, tracked.id)
     facts: list[tuple[str, Any]] = [
         ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
-        ("Lost", story.lost),
+        ("Loss", story.lost),
         ("Sure", story.sure),
         ("Now", returned(alert, levels)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
