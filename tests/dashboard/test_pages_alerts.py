@@ -85,7 +85,7 @@ def test_a_poll_tells_of_an_act_and_is_small(tmp_path):
 
 def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slower):
     text = words(alert.body(slower, here.store.current(), "light"))
-    order = ["Lost", "worst first", "Since when", "Why", "Who", "What next"]
+    order = ["Loss", "worst first", "Since when", "Why", "Who", "What next"]
     assert sorted(order, key=text.index) == order
     for told in (
         "own commit",
