@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lockstep.fleet.launchers.launcher import Job, News
+from lockstep.processes.end_with_parent import run
 from lockstep.processes.exit_status import BROKEN
 
 #: One task of the array: its line of the file of commands. A restarted task goes on, because jobs resume.
@@ -46,7 +46,7 @@ class Slurm:
             _status_file(job).unlink(missing_ok=True)
             job.log.unlink(missing_ok=True)
         options = ["--parsable", "--job-name=lockstep", "--output=/dev/null", f"--array=1-{len(jobs)}"]
-        done = subprocess.run(["sbatch", *options, str(script)], capture_output=True, text=True, check=False)
+        done = run(["sbatch", *options, str(script)], text=True)
         if done.returncode:
             raise OSError(f"sbatch refuses the array: {done.stderr.strip()}")
         self._array = done.stdout.strip().partition(";")[0]
@@ -72,11 +72,11 @@ class Slurm:
 
     def stop(self) -> None:
         """Interrupt the tasks, and wait until they have saved what they measured."""
-        subprocess.run(["scancel", "--signal=INT", "--full", self._array], capture_output=True, check=False)
+        run(["scancel", "--signal=INT", "--full", self._array])
         until = time.monotonic() + _SAVING_S
         while time.monotonic() < until and self._listed():
             time.sleep(_LOOK_S)
-        subprocess.run(["scancel", self._array], capture_output=True, check=False)
+        run(["scancel", self._array])
 
     def collect(self) -> Sequence[Path]:
         """Return the folders of the tasks that exist, on the shared disk."""
@@ -85,7 +85,7 @@ class Slurm:
     def _listed(self) -> set[int] | None:
         """Return the numbers of the tasks that wait or run; ``None`` while the scheduler does not answer."""
         command = ["squeue", "--noheader", "--array", "--format=%K", f"--jobs={self._array}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run(command, text=True)
         if done.returncode:
             return set() if "Invalid job id" in done.stderr else None
         return {int(word) for word in done.stdout.split()}
