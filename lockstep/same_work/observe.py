@@ -214,7 +214,6 @@ class _Memory:
 
     def __init__(self) -> None:
         self._live = _OwnMemory()
-        self._segments = [(one["address"], one["total_size"]) for one in torch.cuda.memory_snapshot()]
 
     def __call__(self, address: int, library: bool) -> Buffer | None:
         if not _is_memory(address):
@@ -225,7 +224,7 @@ class _Memory:
             if named is None and not library:
                 raise Unknown
             return named or Buffer(f"{size} bytes", start, start + size, start)
-        for start, size in self._segments:
+        for start, size in self._live.segments:
             if start <= address < start + size:
                 return Buffer(f"temporary, of {size} bytes", start, start + size, start)
         if library:
@@ -237,10 +236,13 @@ class _OwnMemory:
     """Finds the live blocks of torch's allocator, and names each by its size and contents."""
 
     def __init__(self) -> None:
+        snapshot = torch.cuda.memory_snapshot()
+        #: Address and size of each segment, of which blocks are parts.
+        self.segments = [(segment["address"], segment["total_size"]) for segment in snapshot]
         self._blocks = [
             # A block is larger than what was asked for, and nobody wrote its rest.
             (block["address"], block.get("requested_size", block["size"]))
-            for segment in torch.cuda.memory_snapshot()
+            for segment in snapshot
             for block in segment["blocks"]
             if block["state"] == "active_allocated"
         ]
