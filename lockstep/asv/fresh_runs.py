@@ -6,15 +6,17 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.record.model import TWIN, Record
 from lockstep.record.run_agreement import Run
-from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import in_history
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
+
+Item = TypeVar("Item")
 
 #: Suite, label of the case, and cache state.
 Planned = tuple[Suite, str, str]
@@ -94,7 +96,7 @@ def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool)
 
     The first case of most suites is the smallest and the noisiest.
     """
-    pools = [_middles(list(suite.quick if quick_only else suite.cases)) for suite in suites]
+    pools = [middles(list(suite.quick if quick_only else suite.cases)) for suite in suites]
     for turn in itertools.zip_longest(*pools):
         for suite, case in zip(suites, turn, strict=True):
             if case is not None:
@@ -110,8 +112,8 @@ def _twin(suite: Suite, label: str, l2: str, turn: int, chosen: Sequence[str]) -
     return followed[turn % len(followed)]
 
 
-def _middles(pool: Sequence[Case]) -> Iterator[Case]:
-    """Yield all cases breadth first: the middle, the middle of each half, …"""
+def middles(pool: Sequence[Item]) -> Iterator[Item]:
+    """Yield all items breadth first: the middle, the middle of each half, …"""
     stretches = deque([pool])
     while stretches:
         stretch = stretches.popleft()

@@ -7,12 +7,12 @@ commits that fit into the budget divide it evenly.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
+from lockstep.asv.fresh_runs import middles
 from lockstep.fleet.shard import Shard
 from lockstep.record.model import Provenance, Record
 
@@ -179,7 +179,7 @@ def _wanted(commits: Sequence[str], known: Known) -> Iterator[tuple[str, frozens
     for doubt in known.doubts:
         inside = [commit for commit in doubt.commits[:-1] if commit in places and open_cases[commit] & doubt.cases]
         if doubt.kind == "open":
-            for commit in sections(inside):
+            for commit in middles(inside):
                 if commit not in yielded:
                     yielded.add(commit)
                     yield commit, open_cases[commit], f"divides {len(doubt.commits)} commits: {doubt.text}", False
@@ -190,19 +190,8 @@ def _wanted(commits: Sequence[str], known: Known) -> Iterator[tuple[str, frozens
                     yield commit, cases, f"repeat, the detector is unsure: {doubt.text}", True
     for stretch in _stretches([commit for commit in commits if commit not in yielded], places, open_cases):
         size = "1 commit" if len(stretch) == 1 else f"{len(stretch)} commits"
-        for commit in sections(stretch):
+        for commit in middles(stretch):
             yield commit, open_cases[commit], f"gap of {size}", False
-
-
-def sections(commits: Sequence[str]) -> Iterator[str]:
-    """Yield the middle of some commits, then the middles of the halves, and so on."""
-    stretches = deque([commits])
-    while stretches:
-        stretch = stretches.popleft()
-        if stretch:
-            middle = len(stretch) // 2
-            yield stretch[middle]
-            stretches += stretch[:middle], stretch[middle + 1 :]
 
 
 def _stretches(

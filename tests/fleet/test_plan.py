@@ -9,7 +9,8 @@ import pytest
 from project import make_project
 from test_merge import provenance, record
 
-from lockstep.fleet.plan import Costs, Doubt, Known, plan, sections
+from lockstep.asv.fresh_runs import middles
+from lockstep.fleet.plan import Costs, Doubt, Known, plan
 from lockstep.fleet.shard import Shard
 
 ONE, TWO = Shard.parse("1/2").others
@@ -72,8 +73,8 @@ def test_a_budget_bounds_the_gpu_seconds_of_all_shards():
 
 
 @pytest.mark.parametrize("size", range(12))
-def test_sections_yield_each_commit_once(size):
-    assert sorted(sections(range(size))) == list(range(size))
+def test_middles_yield_each_commit_once(size):
+    assert sorted(middles(range(size))) == list(range(size))
 
 
 def test_costs_are_those_of_the_records():
