@@ -166,7 +166,7 @@ class Recorder:
             survey.look(worked)
             self._works = survey.works
         self._say(survey.told())
-        for case in survey.sampled():
+        for case in survey.sampled:
             stored, planned = survey.found.pop(case), plan[case]
             version = suites[case[0]].benchmark_version
             records = self.worker.measure(*case, list(planned.variants), version, costs=planned.costs)

@@ -81,13 +81,10 @@ class Survey:
         self.found |= {case: self._found(case) for case in cases}
 
     @cached_property
-    def _sampled(self) -> list[Case]:
-        covered = set(self.plan) - set(self.open())
-        return [case for case in self.plan if case in covered and is_sampled(self.commit, *case)]
-
     def sampled(self) -> list[Case]:
         """Return the cases that are timed nevertheless; see ``lockstep.asv.repeats.SAMPLED``."""
-        return self._sampled
+        covered = set(self.plan) - set(self.open())
+        return [case for case in self.plan if case in covered and is_sampled(self.commit, *case)]
 
     def told(self) -> str:
         """Return what was found, as one line."""
@@ -95,7 +92,7 @@ class Survey:
         by_graph = len(self.plan) - self._by_files - rest
         return (
             f"{self.commit[:8]}: of {len(self.plan)} cases {self._by_files} have the same files as a timed commit and "
-            f"{by_graph} the same work; {len(self.sampled())} of these and {rest} others are timed"
+            f"{by_graph} the same work; {len(self.sampled)} of these and {rest} others are timed"
         )
 
     def _found(self, case: Case) -> dict[Key, Record]:
