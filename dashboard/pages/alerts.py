@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import link, query_values
-from dashboard.pages.parts import age, change_cell, count, in_browser, labelled, loading, notice, table, waiting
+from dashboard.pages.controls import choice, menu, optional_menu, search_field
+from dashboard.pages.parts import age, change_cell, count, in_browser, loading, notice, table, waiting
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
@@ -44,46 +45,16 @@ def layout(service: AlertService | None, search: str) -> Any:
     names = service.alerts.names()
 
     def select(name: str, values: Sequence[str]) -> Any:
-        shown = sorted({*values, chosen[name]} - {""})
-        selected = chosen[name] or None
-        return dmc.Select(
-            id=f"alerts-{name}",
-            label=name.capitalize(),
-            data=shown,
-            value=selected,
-            clearable=True,
-            searchable=True,
-            limit=200,
-            placeholder="all",
-        )
+        offered = sorted({*values, chosen[name]} - {""})
+        return optional_menu(f"alerts-{name}", name.capitalize(), offered, chosen[name], "all", limit=200)
 
     controls = [
-        labelled(
-            "State",
-            dmc.SegmentedControl(
-                id="alerts-state",
-                data=[{"value": state, "label": state.capitalize()} for state in _STATES],
-                value=chosen["state"] if chosen["state"] in _STATES else "open",
-            ),
-        ),
+        choice("alerts-state", "State", {state: state.capitalize() for state in _STATES}, chosen["state"]),
         select("family", names.family),
         select("machine", names.machine),
         select("owner", names.owner),
-        dmc.Select(
-            id="alerts-sort",
-            label="Sorted by",
-            data=[{"value": value, "label": label} for value, label in _SORTS.items()],
-            value=chosen["sort"] if chosen["sort"] in get_args(Order) else "urgent",
-            allowDeselect=False,
-        ),
-        dmc.TextInput(
-            id="alerts-search",
-            label="Search",
-            placeholder="family, series, commit …",
-            value=chosen["search"],
-            debounce=300,
-            className="filter",
-        ),
+        menu("alerts-sort", "Sorted by", _SORTS, chosen["sort"] if chosen["sort"] in _SORTS else "urgent"),
+        search_field("alerts-search", chosen["search"], "family, series, commit …", debounce=300),
     ]
     page = int(chosen["page"]) if chosen["page"].isdecimal() and len(chosen["page"]) < 9 else 1
     return html.Main(
@@ -127,7 +98,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         _version: str | None,
     ) -> Any:
         choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
-        order = cast("Order", sort if sort in get_args(Order) else "urgent")
+        order: Order = sort if sort in _SORTS else "urgent"
         # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
         moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}
         chose = len(moved) == 1 and not moved & {"alerts-page", "version"}

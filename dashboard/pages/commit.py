@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dash_mantine_components as dmc
 import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, SeriesAddress, link
+from dashboard.pages.controls import search_field
 from dashboard.pages.infinite_rows import Values, block, key_values, percents
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
@@ -63,16 +63,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 className="dim hint",
             ),
             loading(html.Div(waiting(), id="commit-families", className="cards")),
-            html.Div(
-                dmc.TextInput(
-                    id="commit-search",
-                    label="Search",
-                    placeholder="family, variant, shape …",
-                    debounce=150,
-                    className="filter",
-                ),
-                className="controls",
-            ),
+            html.Div(search_field("commit-search"), className="controls"),
             grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "Nothing was measured."),
         ]
     )

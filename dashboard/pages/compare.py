@@ -6,14 +6,14 @@ import heapq
 import math
 from typing import Any, cast
 
-import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_chart import scatter
 from dashboard.pages.compare_table import compare_table
-from dashboard.pages.parts import count, day, graph, in_browser, labelled, loading, minus, table, waiting
+from dashboard.pages.controls import choice, menu, optional_menu
+from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
@@ -51,18 +51,9 @@ def layout(results: Results, search: str) -> Any:
         *_side(results, "h", "Head", machines["h"], chosen),
     ]
     filters = [
-        _segmented("quantity", "Compare", _QUANTITIES, chosen["quantity"] or "speedup"),
-        dmc.Select(
-            id="compare-suite",
-            label="Suite",
-            data=suites,
-            value=chosen["suite"] or None,
-            clearable=True,
-            searchable=True,
-            placeholder="all",
-            className="filter",
-        ),
-        _segmented("l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
+        choice("compare-quantity", "Compare", _QUANTITIES, chosen["quantity"]),
+        optional_menu("compare-suite", "Suite", suites, chosen["suite"], "all", className="filter"),
+        choice("compare-l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
     ]
     return html.Main(
         [
@@ -247,36 +238,10 @@ def _side(results: Results, side: str, label: str, machine: str, chosen: dict[st
     # People type and paste short hashes.
     commit = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
     tools, own_variants = toolchains(results, machine), variants(results, machine)
-    common: dict[str, Any] = {"searchable": True, "limit": 100}
     return [
         html.Span(label, className="side"),
-        dmc.Select(
-            id=f"compare-{side}m", label="Machine", data=list(results.machines), value=machine, allowDeselect=False
-        ),
-        dmc.Select(
-            id=f"compare-{side}t",
-            label="Toolchain",
-            data=tools,
-            value=toolchain or None,
-            clearable=True,
-            placeholder="any",
-        ),
-        dmc.Select(id=f"compare-{side}c", label="Commit", data=commits, value=commit, allowDeselect=False, **common),
-        dmc.Select(
-            id=f"compare-{side}v",
-            label="Variant",
-            data=own_variants,
-            value=chosen[f"{side}v"] or None,
-            clearable=True,
-            placeholder="each",
-            **common,
-        ),
+        menu(f"compare-{side}m", "Machine", list(results.machines), machine),
+        optional_menu(f"compare-{side}t", "Toolchain", tools, toolchain, "any", searchable=False),
+        menu(f"compare-{side}c", "Commit", commits, commit, searchable=True, limit=100),
+        optional_menu(f"compare-{side}v", "Variant", own_variants, chosen[f"{side}v"], "each", limit=100),
     ]
-
-
-def _segmented(name: str, label: str, options: dict[str, str], value: str, hidden: bool = False) -> Any:
-    data = [{"value": key, "label": text} for key, text in options.items()]
-    control = dmc.SegmentedControl(
-        id=f"compare-{name}", data=data, value=value if value in options else next(iter(options))
-    )
-    return labelled(label, control, hidden)

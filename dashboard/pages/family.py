@@ -22,9 +22,10 @@ from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
 from dashboard.charts.trend import MARKED, commit_line, trend
 from dashboard.charts.variant_styles import suite_styles, swatch
+from dashboard.pages.controls import axis_choice, chips, choice, menu
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
-from dashboard.pages.parts import axis_choice, back_link, graph, in_browser, labelled, loading, mono, notice, waiting
+from dashboard.pages.parts import back_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -73,15 +74,10 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     )
     style_of = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
+    names = {quantity: described((), quantity, address.suite).label for quantity in quantities}
+    legend = {variant: [swatch(style), variant or address.suite] for variant, style in style_of.items()}
     controls = [
-        dmc.Select(
-            id="family-machine",
-            label="Machine",
-            data=machines,
-            value=address.machine,
-            allowDeselect=False,
-            className="machine",
-        ),
+        menu("family-machine", "Machine", machines, address.machine, className="machine"),
         dmc.MultiSelect(
             id="family-cases",
             label="Cases",
@@ -92,34 +88,20 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             clearable=False,
             className="cases filter",
         ),
-        labelled("L2", dmc.SegmentedControl(id="family-l2", data=caches, value=l2), hidden=len(caches) < 2),
+        choice("family-l2", "L2", caches, l2, hidden=len(caches) < 2),
         axis_choice("family-axis", address.axis),
-        html.Div(
-            [
-                html.Span("Quantity", className="label"),
-                dmc.ChipGroup(
-                    [dmc.Chip(described((), quantity, address.suite).label, value=quantity) for quantity in quantities],
-                    id="family-quantities",
-                    multiple=True,
-                    value=_existing(address.quantities, quantities) or _usual(results, address.suite),
-                ),
-            ],
-            className="chips",
+        chips(
+            "family-quantities",
+            "Quantity",
+            names,
+            _existing(address.quantities, quantities) or _usual(results, address.suite),
         ),
-        html.Div(
-            [
-                html.Span("Variants", className="label"),
-                dmc.ChipGroup(
-                    [
-                        dmc.Chip([swatch(style), variant or address.suite], value=variant, className="mono")
-                        for variant, style in style_of.items()
-                    ],
-                    id="family-variants",
-                    multiple=True,
-                    value=_existing(address.variants, list(style_of)) or list(style_of),
-                ),
-            ],
-            className="chips variants",
+        chips(
+            "family-variants",
+            "Variants",
+            legend,
+            _existing(address.variants, list(style_of)) or list(style_of),
+            "variants",
         ),
     ]
     return html.Main(

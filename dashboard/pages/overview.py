@@ -11,16 +11,24 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
+from dashboard.pages.controls import choice, menu, search_field
 from dashboard.pages.overview_answer import MOST_NEWS, answer, counted, news, since_when
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_machine import about, newest_first, opening_machine, scatter_line
-from dashboard.pages.overview_quantities import label, measured_rows, of_choice, quantities, shown_quantity
+from dashboard.pages.overview_quantities import (
+    Choice,
+    chosen,
+    label,
+    measured_rows,
+    of_choice,
+    quantities,
+    shown_quantity,
+)
 from dashboard.pages.overview_rows import register_rows
 from dashboard.pages.overview_table import columns, table
-from dashboard.pages.parts import commit_link, day, in_browser, labelled, loading, mono, problem_list, waiting
+from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
 from dashboard.pages.series_grid import connect, grid
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.read_rows import newest_rows
@@ -30,7 +38,6 @@ from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
-from lockstep.suite.thresholds import Thresholds
 
 #: Maximum number of commits that the menu offers for comparison.
 MOST_COMMITS = 300
@@ -46,43 +53,21 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
     l2 = address.l2 if address.l2 in l2s else _measured(results, machine, l2s)
     controls = [
-        dmc.Select(
-            id="overview-machine",
-            label="Machine",
-            data=newest_first(results),
-            value=machine,
-            allowDeselect=False,
-            className="machine",
-        ),
-        dmc.Select(
-            id="overview-since",
-            label="Since",
-            data=_sinces(results, machine),
-            value=address.since or "visit",
-            allowDeselect=False,
+        menu("overview-machine", "Machine", newest_first(results), machine, className="machine"),
+        menu(
+            "overview-since",
+            "Since",
+            _sinces(results, machine),
+            address.since or "visit",
             searchable=True,
             className="since",
         ),
         html.Div(
-            dmc.Select(
-                id="overview-quantity",
-                label="Quantity",
-                data=_quantities(results, machine),
-                value=quantity,
-                allowDeselect=False,
-                className="quantity",
-            ),
+            menu("overview-quantity", "Quantity", _quantities(results, machine), quantity, className="quantity"),
             hidden=all(len(quantities(results, name)) < 2 for name in results.machines),
         ),
-        labelled("L2", dmc.SegmentedControl(id="overview-l2", data=l2s, value=l2), hidden=len(caches) < 2),
-        dmc.TextInput(
-            id="overview-search",
-            label="Search",
-            placeholder="family, variant, shape …",
-            value=address.search,
-            debounce=150,
-            className="filter",
-        ),
+        choice("overview-l2", "L2", l2s, l2, hidden=len(caches) < 2),
+        search_field("overview-search", address.search),
         html.Div(
             [
                 dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
@@ -125,16 +110,14 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         machine: str, l2: str, since: str, quantity: str, visit: int | None, version: str | None, model: str | None
     ) -> tuple[Any, ...]:
         results = store.current()
-        machine_findings = findings.of_machine(results, machine)
-        compared = reference(results, machine, since, visit or 0)
-        choice = (results, machine, l2, quantity, compared, machine_findings, findings.thresholds)
+        made = chosen(results, findings, machine, l2, quantity, since, visit)
         open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
         return (
             # The grid requests the rows of a long table, and must request them again.
-            no_update if model == "infinite" else table(results, machine, of_choice(*choice)),
+            no_update if model == "infinite" else table(results, machine, of_choice(results, made)),
             f"{machine} {l2} {since} {quantity} {version}",
             [*_trouble(findings), *said(results, machine, since, visit or 0, findings)],
-            [*news(results, open_alerts, machine), *_drawn(*choice)],
+            [*news(results, open_alerts, machine), *drawn(results, made)],
         )
 
     @app.callback(
@@ -167,18 +150,10 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
 
 @remembered
-def _drawn(
-    results: Results,
-    machine: str,
-    l2: str,
-    quantity: str,
-    since: Commit | None,
-    machine_findings: MachineFindings | None,
-    thresholds: Thresholds,
-) -> list[Any]:
+def drawn(results: Results, choice: Choice) -> list[Any]:
     """Return what is computed from all series of the choice: their counts by verdict, and the table of families."""
-    chosen = of_choice(results, machine, l2, quantity, since, machine_findings, thresholds)
-    return [*counted(chosen, machine_findings), families(results, chosen)]
+    shown = of_choice(results, choice)
+    return [*counted(shown, choice.findings), families(results, shown)]
 
 
 def statuses_of(results: Results, machine: str, since: str, visit: int, findings: Findings) -> Statuses:

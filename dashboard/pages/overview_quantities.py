@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.series_status import Statuses, statuses
+from lockstep.compare.series_status import Statuses, reference, statuses
 from lockstep.history.model import STATES, Benchmark, Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -48,19 +50,36 @@ def shown_quantity(results: Results, machine: str, quantity: str) -> str:
     return quantity if quantity in known else known[0] if known else TIME
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which series of a machine the overview shows, and with what it compares them.
+
+    Attributes:
+        l2: the cache state, or "all".
+        since, findings, thresholds: see ``lockstep.compare.series_status.statuses``.
+    """
+
+    machine: str
+    l2: str
+    quantity: str
+    since: Commit | None
+    findings: MachineFindings | None
+    thresholds: Thresholds
+
+
+def chosen(
+    results: Results, findings: Findings, machine: str, l2: str, quantity: str, since: str, visit: int | None
+) -> Choice:
+    """Return the choice of the page's controls. ``since`` and ``visit`` are those of ``reference``."""
+    compared = reference(results, machine, since, visit or 0)
+    return Choice(machine, l2, quantity, compared, findings.of_machine(results, machine), findings.thresholds)
+
+
 @remembered
-def of_choice(
-    results: Results,
-    machine: str,
-    l2: str,
-    quantity: str,
-    since: Commit | None,
-    findings: MachineFindings | None,
-    thresholds: Thresholds,
-) -> Statuses:
-    """Return the statuses of a machine's series of one quantity and one cache state ``l2``, or all states ("all")."""
-    known = statuses(results, machine, since, findings, thresholds)
-    return known.select(_places(results, machine, known.rows, l2, quantity))
+def of_choice(results: Results, choice: Choice) -> Statuses:
+    """Return the statuses of the chosen series."""
+    known = statuses(results, choice.machine, choice.since, choice.findings, choice.thresholds)
+    return known.select(_places(results, choice.machine, known.rows, choice.l2, choice.quantity))
 
 
 def measured_rows(results: Results, machine: str, l2: str, quantity: str) -> RowTable:

@@ -16,16 +16,13 @@ import numpy as np
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from dashboard.pages.infinite_rows import block, chosen_rows
-from dashboard.pages.overview_quantities import of_choice
+from dashboard.pages.overview_quantities import Choice, chosen, of_choice
 from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.series_status import Statuses, reference
-from lockstep.history.model import Commit
+from lockstep.compare.series_status import Statuses
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
-from lockstep.suite.thresholds import Thresholds
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
@@ -51,7 +48,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         if request is None:
             return no_update
         results = store.current()
-        all_statuses = ordered(results, machine, l2, since, quantity, visit or 0, findings)
+        all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
         return block(all_statuses, VALUES, request, partial(cells_of, results, machine), search or "")
 
     @app.callback(
@@ -80,36 +77,19 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         if model == "infinite":
             results = store.current()
-            all_statuses = ordered(results, machine, l2, since, quantity, visit or 0, findings)
-            chosen = chosen_rows(all_statuses, VALUES, request or {}, search or "")
-            rows = cells_of(results, machine, [all_statuses[place] for place in chosen])
+            all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
+            places = chosen_rows(all_statuses, VALUES, request or {}, search or "")
+            rows = cells_of(results, machine, [all_statuses[place] for place in places])
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()
         return {"content": content, "filename": "lockstep.parquet", "base64": True}
 
 
-def ordered(
-    results: Results, machine: str, l2: str, since: str, quantity: str, visit: int, findings: Findings
-) -> Statuses:
-    """Return the statuses of the chosen series in the order of the table, see ``table``."""
-    compared = reference(results, machine, since, visit)
-    return _ordered(
-        results, machine, l2, quantity, compared, findings.of_machine(results, machine), findings.thresholds
-    )
-
-
 @remembered
-def _ordered(
-    results: Results,
-    machine: str,
-    l2: str,
-    quantity: str,
-    since: Commit | None,
-    findings: MachineFindings | None,
-    thresholds: Thresholds,
-) -> Statuses:
-    return in_order(of_choice(results, machine, l2, quantity, since, findings, thresholds))
+def _ordered(results: Results, choice: Choice) -> Statuses:
+    """Return the statuses of the chosen series in the order of the table, see ``table``."""
+    return in_order(of_choice(results, choice))
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -119,18 +119,6 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
     )
 
 
-def axis_choice(identity: str, value: str) -> Any:
-    """Return the control that places the commits of charts in order or by date."""
-    choices = [{"value": "order", "label": "in order"}, {"value": "date", "label": "by date"}]
-    shown = value if value == "date" else "order"
-    return labelled("Commits", dmc.SegmentedControl(id=identity, data=choices, value=shown))
-
-
-def labelled(label: str, control: Any, hidden: bool = False) -> Any:
-    """Return a control under a label, for controls that have no option for a label."""
-    return html.Div([html.Span(label, className="label"), control], hidden=hidden)
-
-
 def in_browser(app: Dash, function: str, *dependencies: Any) -> None:
     """Register a callback that runs in the browser: a function of ``assets/callbacks.js``, its output, its inputs."""
     clientside: Any = app.clientside_callback

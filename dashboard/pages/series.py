@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
@@ -16,18 +15,8 @@ from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.cause_colours import cause_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.parts import (
-    axis_choice,
-    back_link,
-    commit_link,
-    graph,
-    in_browser,
-    labelled,
-    loading,
-    mono,
-    notice,
-    waiting,
-)
+from dashboard.pages.controls import axis_choice, choice
+from dashboard.pages.parts import back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
@@ -56,7 +45,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         return notice(
             f"{address.machine} has no such series", html.P(mono(_named(address))), *other_machines, html.P(back_link())
         )
-    choices = offered_quantities(results, address, key)
+    offered = {quantity.name: quantity.label for quantity in offered_quantities(results, address, key)}
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
     other_links = [
         part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))
@@ -84,17 +73,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
                 [
-                    labelled(
-                        "Quantity",
-                        dmc.SegmentedControl(
-                            id="series-quantity",
-                            data=[{"value": choice.name, "label": choice.label} for choice in choices],
-                            value=address.quantity
-                            if address.quantity in [choice.name for choice in choices]
-                            else choices[0].name,
-                        ),
-                        hidden=len(choices) < 2,
-                    ),
+                    choice("series-quantity", "Quantity", offered, address.quantity, hidden=len(offered) < 2),
                     axis_choice("series-axis", address.axis),
                 ],
                 className="controls",

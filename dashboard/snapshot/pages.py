@@ -19,21 +19,21 @@ from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, pars
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
-from dashboard.pages.overview_answer import MOST_NEWS, counted, news
-from dashboard.pages.overview_families import families, shown_suites
+from dashboard.pages.overview_answer import MOST_NEWS, news
+from dashboard.pages.overview_families import shown_suites
 from dashboard.pages.overview_machine import newest_first, opening_machine
-from dashboard.pages.overview_quantities import TIME, of_choice, shown_quantity
+from dashboard.pages.overview_quantities import TIME, Choice, chosen, of_choice, shown_quantity
 from dashboard.pages.parts import commit_line, commit_link, mono, table
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import member_levels
 from lockstep.alerts.database.alert_row import Tracked, now_ms
-from lockstep.alerts.database.listing import Choice, OpenAlerts
+from lockstep.alerts.database.listing import Choice as AlertChoice
+from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.database.listing import Page as AlertPage
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.series_of_suite import keys_of
-from lockstep.compare.series_status import reference
 from lockstep.compare.shown_quantities import quantities_of
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural
@@ -70,22 +70,17 @@ class Snapshot:
     open_alerts: Mapping[str, OpenAlerts]
     now: int
 
-    def compared(self, machine: str) -> Commit | None:
-        """Return the commit with which a machine's overview compares: that of seven days before its newest results."""
-        return reference(self.results, machine, "7d")
-
     def suites(self, machine: str) -> list[str]:
         """Return the suites that the machine's overview lists; each has a page."""
-        return shown_suites(self._statuses(machine))
+        return shown_suites(of_choice(self.results, self._choice(machine)))
 
-    def _statuses(self, machine: str) -> Any:
-        found = self.findings.of_machine(self.results, machine)
+    def _choice(self, machine: str) -> Choice:
+        """Return what a machine's overview compares: its times with those of seven days before its newest results."""
         quantity = shown_quantity(self.results, machine, TIME)
-        return of_choice(self.results, machine, "all", quantity, self.compared(machine), found, self.thresholds)
+        return chosen(self.results, self.findings, machine, "all", quantity, "7d", None)
 
     def overview(self, machine: str) -> Any:
         """Return the overview of a machine."""
-        found, statuses = self.findings.of_machine(self.results, machine), self._statuses(machine)
         others = [html.A(name, href=OverviewAddress(name).link(), className="link mono") for name in self.machines]
         links = [part for other in others for part in (" · ", other)][1:]
         return html.Main(
@@ -93,8 +88,7 @@ class Snapshot:
                 *overview.said(self.results, machine, "7d", 0, self.findings),
                 html.P(["Machines: ", *links], className="said"),
                 *news(self.results, self.open_alerts[machine], machine),
-                *counted(statuses, found),
-                families(self.results, statuses),
+                *overview.drawn(self.results, self._choice(machine)),
             ]
         )
 
@@ -190,7 +184,7 @@ def write_pages(project: AnalysedProject, name: str, folder: Path) -> int:
         results,
         Findings(project.store.cache, project.repo, project.packages, Path(FILE)),
         project.thresholds,
-        project.alerts.page(Choice(), "urgent", 0, MOST_ALERTS),
+        project.alerts.page(AlertChoice(), "urgent", 0, MOST_ALERTS),
         {machine: project.alerts.open_on(machine, MOST_NEWS) for machine in results.machines},
         now_ms(),
     )
