@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts, Step
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.series_name import SeriesName
@@ -38,26 +39,38 @@ def step(first=10, last=None, by=0.05, name=None, **changes):
     """A step that becomes ``by`` slower at commit ``first`` (at the latest ``last``), and stays."""
     last = first if last is None else last
     size = math.log1p(by)
-    base = Step(
+    change = FoundChange(
         series=name or series(),
-        before=Facts(COMMITS[first - 1], toolchain=TOOLCHAIN),
-        after=Facts(COMMITS[first], toolchain=TOOLCHAIN),
         size=size,
         low=size - 0.004,
         high=size + 0.004,
         confidence=0.9999,
         first=first,
         last=last,
-        good=COMMITS[first - 1],
+        before=COMMITS[first - 1],
+        after=COMMITS[last],
+        commit=COMMITS[first],
         between=tuple(COMMITS[first : last + 1]),
         reported_at=COMMITS[min(last + 1, 19)],
         left=size,
     )
-    return replace(base, **changes)
+    sides = (Facts(commit, toolchain=TOOLCHAIN) for commit in (COMMITS[first - 1], COMMITS[first]))
+    return altered(Step(change, *sides), **changes)
+
+
+def altered(base: Step, **changes) -> Step:
+    """The step with other data, or with another change: ``good`` is the commit before it, ``before`` are its facts."""
+    of_step = {name: value for name, value in changes.items() if name in Step.__dataclass_fields__}
+    of_change = {name: value for name, value in changes.items() if name not in of_step}
+    if "good" in of_change:
+        of_change["before"] = of_change.pop("good")
+    if "between" in of_change:
+        of_change["after"] = of_change["between"][-1] if of_change["between"] else ""
+    return replace(base, change=replace(base.change, **of_change), **of_step)
 
 
 def told(*steps: Step, **changes) -> list[ReportedChange]:
-    return [replace(ReportedChange(FoundChange.of(one), since=1), **changes) for one in steps]
+    return [replace(ReportedChange(explained(one), since=1), **changes) for one in steps]
 
 
 def alerts(*steps: Step, **changes) -> list[Alert]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.charts.theme import Scheme
-from lockstep.alerts.cause.attribution import Kind
+from lockstep.alerts.cause.found_change import Kind
 
 #: Colours of each cause in the light and the dark scheme. Causes that a developer must act on are orange.
 CAUSES: dict[Kind, tuple[str, str]] = {

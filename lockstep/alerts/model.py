@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.alerts.cause.attribution import Cause, attribute
-from lockstep.alerts.cause.change_facts import Step
-from lockstep.alerts.cause.change_size import ChangeSize
 from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.detect.findings import Measure
-from lockstep.record.quantity import Better
-from lockstep.record.series_name import SeriesName
-
-#: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
-#: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "moved": the
-#: series moved to another GPU, which explains the change. "": reported.
-Suppressed = Literal["", "small", "unsure", "noise", "moved"]
+from lockstep.alerts.cause.found_change import Cause
+from lockstep.alerts.cause.found_change import FoundChange as FoundChange
 
 #: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one
 #: of the last five topics do not report changes of a number. They are called freshness alerts, see
@@ -28,126 +19,6 @@ Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", 
 
 #: Topics of changes that may be bad news, so that they open an alert that someone has to close.
 URGENT: tuple[Topic, ...] = ("slower", "changed")
-
-
-@dataclass(frozen=True)
-class FoundChange(ChangeSize):
-    """A change of a series with its cause: in the analysis, on pages, in alerts and in messages.
-
-    The alert database stores the fields up to ``measure``. In an alert that was read from it, the others are unknown.
-
-    Attributes:
-        series, size, better, measure, old, new: see ``ChangeSize``.
-        reported_at: commit at which the change was first reported. Series and commit together identify the change.
-        low, high: interval of ``size``.
-        confidence: the detector's confidence in the change, 0 … 1.
-        cause: the cause of the change.
-        left: by how much the series' newest level is still worse than the level before the change.
-        recent: the same of the median of the series' last three points; ``None`` if unknown.
-        flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
-        before: newest measured commit that certainly lies before the change.
-        after: the newest commit that may be the culprit. Both are "" if an older version of Lockstep stored the alert
-            without them.
-        version: index of the benchmark version, in the order of first appearance in the series.
-        first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
-        commit: the first commit measured with the change.
-        between: commits that may be the culprit, oldest first. If ``unknown`` is set, only measured commits are listed.
-        unknown: why the commits between ``before`` and ``after`` are unknown; "" if they are known.
-        suppressed: why the change is not reported; "" if the change is reported.
-    """
-
-    series: SeriesName
-    reported_at: str
-    size: float
-    low: float
-    high: float
-    confidence: float
-    cause: Cause
-    left: float
-    before: str = ""
-    after: str = ""
-    old: float | None = None
-    new: float | None = None
-    better: Better = "lower"
-    measure: Measure = "ratio"
-    recent: float | None = None
-    flips: bool = False
-    version: int = field(default=0, compare=False)
-    first: int = field(default=-1, compare=False)
-    last: int = field(default=-1, compare=False)
-    commit: str = field(default="", compare=False)
-    between: tuple[str, ...] = field(default=(), compare=False)
-    unknown: Unknown = field(default="", compare=False)
-    suppressed: Suppressed = field(default="", compare=False)
-
-    @classmethod
-    def of(cls, step: Step, version: int = 0) -> FoundChange:
-        """Return a step with its cause. ``version`` is the index of the benchmark version of its series."""
-        return cls(
-            series=step.series,
-            reported_at=step.reported_at,
-            size=step.size,
-            low=step.low,
-            high=step.high,
-            confidence=step.confidence,
-            cause=attribute(step),
-            left=step.left,
-            before=step.good,
-            after=step.end,
-            old=step.old,
-            new=step.new,
-            better=step.better,
-            measure=step.measure,
-            recent=step.recent,
-            version=version,
-            first=step.first,
-            last=step.last,
-            commit=step.after.commit,
-            between=step.between,
-            unknown=step.unknown,
-        )
-
-    @property
-    def key(self) -> str:
-        """Key of the change, built from its series and ``reported_at``. It stays the same if later data change the
-        size.
-        """
-        s = self.series
-        return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
-
-    @property
-    def exact(self) -> bool:
-        """Whether the commit ``after`` is known to be the culprit of the change."""
-        return len(self.between) == 1 and not self.unknown
-
-    @property
-    def range(self) -> str:
-        """The culprit range for git: ``before..after``, or a single commit if it is known; "" if there is none."""
-        return self.after[:8] if self.exact or not self.after else f"{self.before[:8]}..{self.after[:8]}"
-
-    @property
-    def range_text(self) -> str:
-        """The culprit range for people: ``267e5d01..177708fb, one of 48 commits``, or the culprit if it is known."""
-        if self.exact:
-            return self.range
-        among = "" if self.unknown else f", one of {len(self.between)} commits"
-        return f"{self.before[:8]}..{self.after[:8]}{among}"
-
-    def directed(self, better: Better) -> FoundChange:
-        """Return the change under another better direction, which turns the sign of its sizes."""
-        if self.better == better:
-            return self
-        if "higher" not in (self.better, better):
-            return replace(self, better=better)
-        return replace(
-            self,
-            better=better,
-            size=-self.size,
-            low=-self.high,
-            high=-self.low,
-            left=-self.left,
-            recent=None if self.recent is None else -self.recent,
-        )
 
 
 @dataclass(frozen=True)

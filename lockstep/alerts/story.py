@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lockstep.alerts.cause.change_facts import Evidence
 from lockstep.alerts.cause.commit_notes import CommitNote
+from lockstep.alerts.cause.found_change import Evidence
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.ranking import confidence, explain
 from lockstep.alerts.reproduce import reproduce

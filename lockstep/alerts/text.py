@@ -12,7 +12,6 @@ from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert, FoundChange, Topic
 
 if TYPE_CHECKING:
-    from lockstep.alerts.cause.change_size import ChangeSize
     from lockstep.detect.findings import Sense
 
 _TOPICS: dict[Topic, str] = {
@@ -37,7 +36,7 @@ def span(low: float, high: float) -> str:
     return f"{change(low).removesuffix(' %')} … {change(high)}"
 
 
-def amount(sized: ChangeSize) -> str:
+def amount(sized: FoundChange) -> str:
     """Format the size of a change: ``+5.1 %``.
 
     An exact quantity, and a change that is a difference, give ``numbers``.
@@ -45,7 +44,7 @@ def amount(sized: ChangeSize) -> str:
     return numbers(sized) or by(sized, sized.size)
 
 
-def numbers(sized: ChangeSize) -> str:
+def numbers(sized: FoundChange) -> str:
     """Format the two numbers of a change: ``128 → 255 (+99.2 %)`` for an exact quantity; "" for a ratio.
 
     A difference is in the unit of the series: ``0 → 5 (+5 bytes)``. The percentage of an exact quantity is left out if
@@ -59,12 +58,12 @@ def numbers(sized: ChangeSize) -> str:
     return f"{text} ({change(math.log(sized.new / sized.old))})" if sized.old and sized.new else text
 
 
-def by(sized: ChangeSize, size: float) -> str:
+def by(sized: FoundChange, size: float) -> str:
     """Format a size that is measured like ``sized.size``, as a change of the number: ``−30.0 %`` or ``+5 bytes``."""
     return _moved(sized, sized.of_number(size))
 
 
-def interval(sized: ChangeSize) -> str:
+def interval(sized: FoundChange) -> str:
     """Format the interval of a change, as a change of the number; "exact" for an exact quantity."""
     if sized.counted:
         return "exact"
@@ -79,7 +78,7 @@ def left(sized: FoundChange) -> str:
     return "–" if sized.counted and sized.old == 0 else by(sized, sized.left)
 
 
-def _moved(sized: ChangeSize, moved: float) -> str:
+def _moved(sized: FoundChange, moved: float) -> str:
     if sized.measure == "ratio":
         return change(moved)
     # Brackets explain a unit, as in "req/s (higher is better)".

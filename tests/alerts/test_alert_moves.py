@@ -2,10 +2,9 @@
 
 import datetime
 import math
-from dataclasses import replace
 
 import pytest
-from alerting import COMMITS, alerts, series, step
+from alerting import COMMITS, alerts, altered, series, step
 from history import Here, commits_of, write_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,16 +45,16 @@ def sync(store, *steps, commits=COMMITS):
 
 def moved(one, by=0, size=1.0, later=1, wider=0):
     """The step as another analysis has it: ``by`` commits on, of another size, and reported at another commit."""
-    first, last = one.first + by - wider, one.last + by
-    return replace(
+    first, last = one.change.first + by - wider, one.change.last + by
+    return altered(
         one,
         first=first,
         last=last,
         good=COMMITS[first - 1],
         between=tuple(COMMITS[first : last + 1]),
-        size=one.size * size,
-        left=one.left * size,
-        reported_at=COMMITS[min(COMMITS.index(one.reported_at) + by + later, len(COMMITS) - 1)],
+        size=one.change.size * size,
+        left=one.change.left * size,
+        reported_at=COMMITS[min(COMMITS.index(one.change.reported_at) + by + later, len(COMMITS) - 1)],
     )
 
 
@@ -102,7 +101,7 @@ def test_series_that_move_apart_and_together_stay_one_alert(tmp_path_factory, ma
     for each in many:
         # From one analysis to the next no series moves by more than three commits.
         now = [moved(one, by, size, later, wider) for one, (by, size, later, wider) in zip(steps, each, strict=True)]
-        near = [replace(one, reported_at=COMMITS[12 + number]) for number, one in enumerate(now)]
+        near = [altered(one, reported_at=COMMITS[12 + number]) for number, one in enumerate(now)]
         assert sync(store, *near).opened == ()
         assert sync(store, *steps).opened == ()
     assert known(store) == before
@@ -127,7 +126,7 @@ def test_a_name_that_another_change_had_is_not_taken_for_it(store):
     sync(store, first, second)
     for _ in range(3):
         assert (
-            sync(store, replace(first, reported_at=COMMITS[12]), replace(second, reported_at=COMMITS[14])) == Synced()
+            sync(store, altered(first, reported_at=COMMITS[12]), altered(second, reported_at=COMMITS[14])) == Synced()
         )
         assert [(one.id, one.alert.after) for one in store.alerts()] == [(2, COMMITS[10]), (1, COMMITS[6])]
 
@@ -143,7 +142,7 @@ def test_of_two_changes_the_one_that_stays_keeps_its_alert(store):
 def test_commits_that_are_measured_later_in_between_move_nothing(store):
     """A history that is filled up has other places, and the change is reported at another commit."""
     every = COMMITS[::2]
-    seldom = replace(
+    seldom = altered(
         step(10), first=5, last=5, good=COMMITS[8], between=(COMMITS[9], COMMITS[10]), reported_at=COMMITS[14]
     )
     sync(store, seldom, commits=every)

@@ -8,16 +8,15 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
-from alerting import COMMITS, alerts, postgres, python, series, step
+from alerting import COMMITS, alerts, altered, postgres, python, series, step
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.connection import Database, StateError
 from lockstep.alerts.database.location import default_state
@@ -235,9 +234,9 @@ def test_a_slowdown_that_joins_an_improvement_is_reported(store):
 def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(store, silent):
     better, worse = step(10, by=-0.1), step(10, name=series(case="M=1,K=64"))
     sync(store, better)
-    left = 0.001 if silent == {"gone": True} else worse.left
+    left = 0.001 if silent == {"gone": True} else worse.change.left
     rest = {name: value for name, value in silent.items() if name != "gone"}
-    suppressed = alerts(better, replace(worse, left=left), **rest)
+    suppressed = alerts(better, altered(worse, left=left), **rest)
     for _ in range(2):
         assert store.sync(CurrentAlerts(suppressed, {"h200": COMMITS}), TODAY) == Synced()
     assert states(store) == [("resolved", "recorded")]

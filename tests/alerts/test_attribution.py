@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import asv_runner.benchmarks.time as asv_time
 import pytest
-from alerting import COMMITS, alerts, series, step, told
+from alerting import COMMITS, alerts, altered, series, step, told
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +77,7 @@ def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
 
 def test_ranges_of_an_unknown_cause_are_narrowed_by_other_machines():
     ours = sides("toolchain", {}, {}, first=8, last=12)
-    theirs = replace(sides("toolchain", {}, {}, first=11, last=15), series=series(machine="b200"))
+    theirs = altered(sides("toolchain", {}, {}, first=11, last=15), series=series(machine="b200"))
     there, here = alerts(ours, theirs)
     assert here.commits == there.commits == (COMMITS[11], COMMITS[12])
 
@@ -91,11 +91,11 @@ def test_commits_that_are_not_known_are_not_named(unknown):
         cause = attribute(suspect)
         assert cause.kind == "unknown range"
         assert not [one for one in cause.evidence if one.what == "commit"]
-    cause = attribute(replace(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
+    cause = attribute(altered(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
     assert cause.sentence.endswith("; the machine code changed: matmul registers 168 → 255")
     # What explains a change without its commits goes on doing so.
-    assert attribute(replace(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
-    assert attribute(replace(sides("code", code(), code()), unknown=unknown)).kind == "noise"
+    assert attribute(altered(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
+    assert attribute(altered(sides("code", code(), code()), unknown=unknown)).kind == "noise"
 
 
 @pytest.mark.parametrize("unknown", REASONS)
@@ -408,14 +408,14 @@ def test_a_range_names_the_machines_that_narrowed_it():
 
 
 def test_most_of_the_change_names_the_cause():
-    toolchain = [replace(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
+    toolchain = [altered(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
     [alert] = alerts(step(by=0.06), *toolchain)
     assert alert.cause.kind == "toolchain"
     assert {member.cause.kind for member in alert.members} == {"toolchain", "own commit"}
 
 
 def test_what_became_slower_names_the_cause_of_a_mixed_alert():
-    faster = replace(sides("toolchain", *TORCH, by=-0.3), series=series(case="M=1"))
+    faster = altered(sides("toolchain", *TORCH, by=-0.3), series=series(case="M=1"))
     [alert] = alerts(step(by=0.02), faster)
     assert (alert.topic, alert.cause.kind) == ("slower", "own commit")
     [alert] = alerts(faster)
@@ -448,9 +448,9 @@ def test_an_order_that_lacks_commits_leaves_the_range_its_own_good_commit():
     assert (alert.before, alert.commits) == (COMMITS[7], (COMMITS[10], COMMITS[11]))
     [alert] = group(told(ours), COMMITS[:11])
     assert alert.before == COMMITS[7]
-    there, here = group(told(ours, replace(theirs, series=series(machine="b200"))))
+    there, here = group(told(ours, altered(theirs, series=series(machine="b200"))))
     assert (here.before, there.before) == (COMMITS[7], COMMITS[9])
-    [unknown] = group(told(replace(ours, good="")))
+    [unknown] = group(told(altered(ours, good="")))
     assert unknown.range == COMMITS[11][:8]
 
 

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from alerting import step
+from alerting import altered, step
 from history import Here, commits_of, write_history
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +17,12 @@ from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.step_facts import levels
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
 from lockstep.alerts.bisection.search_range import RangeWidener
+from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.database.sync import CurrentAlerts
-from lockstep.alerts.model import FoundChange
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 
@@ -262,10 +262,10 @@ def test_the_range_goes_outwards_over_the_measured_commits(tmp_path):
     results = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache").current()
     name = SeriesName("h200", "linear", "linear", "triton", "M=1,K=64", "cold", "speedup")
     wide = step(name=name, good=commits[26], between=tuple(commits[27:37]))
-    narrow = replace(
+    narrow = altered(
         wide, series=replace(name, case="M=8,K=64"), good=commits[30], between=tuple(commits[31:35]), size=0.01
     )
-    [alert] = group([ReportedChange(FoundChange.of(one)) for one in (wide, narrow)], commits)
+    [alert] = group([ReportedChange(explained(one)) for one in (wide, narrow)], commits)
     ranges = Ranges(tmp_path / "repo", ("kernels",))
     farther = RangeWidener(ranges, results, alert, alert.members[0], beyond=True)
     span = farther.first()
@@ -314,7 +314,7 @@ def alert_of(state, commits, *ranges, by=20.0, **changes):
         ends = {"before": Facts(commits[good]), "after": Facts(commits[end]), "good": commits[good]}
         between = tuple(commits[good + 1 : end + 1])
         steps.append(step(good + 1, end, by=by - at, name=name, between=between, **ends, **changes))
-    told = [ReportedChange(FoundChange.of(one)) for one in steps]
+    told = [ReportedChange(explained(one)) for one in steps]
     database = Database(state)
     AlertStore(database).sync(CurrentAlerts(group(told, commits), {"here": commits}))
     database.close()

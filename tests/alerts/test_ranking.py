@@ -10,7 +10,7 @@ from test_freshness import STEADY, report
 from lockstep.alerts.analysis.freshness import freshness, silence
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.reports import MachineReports
-from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.ranking import explain, rank_of
 
 DAY = 86_400_000

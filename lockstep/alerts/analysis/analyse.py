@@ -19,12 +19,12 @@ from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence
 from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
-from lockstep.alerts.cause.attribution import Kind
 from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.cause.found_change import Kind, Suppressed
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
-from lockstep.alerts.model import Alert, FoundChange, Suppressed, Waiver
+from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import pool
 from lockstep.record.series_name import SeriesName

@@ -27,8 +27,8 @@ from lockstep.alerts.analysis.freshness import freshness
 from lockstep.alerts.analysis.reports import machine_reports
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
+from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.model import FoundChange
 from lockstep.detect import Change
 from lockstep.detect.exact_changes import exact_changes
 from lockstep.history.model import Trend
@@ -75,9 +75,7 @@ def _analysed(
     ]
     builder = StepBuilder(results, machine, ranges)
     changes = tuple(
-        FoundChange.of(builder.step(one_series, change), one_series.version)
-        for one_series, series_changes in found
-        for change in series_changes
+        explained(builder.step(one_series, change)) for one_series, series_changes in found for change in series_changes
     )
     reports = machine_reports(results, machine, trends)
     counts = Counter(

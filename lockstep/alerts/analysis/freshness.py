@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pairs_in_few_words, renames
 from lockstep.alerts.analysis.reports import MachineReports, Reports
-from lockstep.alerts.cause.attribution import Cause
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.model import Alert, Topic
 from lockstep.record.series_name import SeriesName
 

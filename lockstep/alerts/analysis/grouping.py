@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lockstep.alerts.cause.attribution import Cause, Kind
 from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.alerts.cause.found_change import Cause, Kind
 from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
 from lockstep.alerts.ranking import loss_of_change, with_doubts
 from lockstep.detect.findings import Sense

@@ -17,6 +17,7 @@ from lockstep.alerts.analysis.followed_series import Followed, series_by_name
 from lockstep.alerts.cause.change_facts import Facts, GpuMove, Move, Step
 from lockstep.alerts.cause.code_change import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
 from lockstep.detect.findings import Measure
 from lockstep.detect.trend import Better
@@ -55,36 +56,44 @@ class StepBuilder:
         good, last = self._narrowed(followed.copies, int(trend.commit[first - 1]), int(trend.commit[change.latest]))
         commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
+        between = measured if commit_range.unknown else commit_range.commits
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
         old, new = _numbers_of(followed, change, trend.value[before], trend.value[after])
         better = followed.values.better
         worse = -1.0 if better == "higher" else 1.0
         low, high = sorted((worse * change.low, worse * change.high))
-        return Step(
+        after_facts = self._facts(followed, change.index)
+        found = FoundChange(
             series=followed.name,
-            before=self._facts(followed, change.last_before),
-            after=self._facts(followed, change.index),
+            reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
             size=worse * change.size,
             low=low,
             high=high,
             confidence=change.confidence,
-            first=min(max(int(trend.commit[first]), good + 1), last),
-            last=last,
-            good=self._commits[good].hash,
-            between=measured if commit_range.unknown else commit_range.commits,
-            touched=commit_range.touched,
-            unknown=commit_range.unknown,
-            reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
-            own=_move(followed.own, before, after),
-            baseline=_move(followed.baseline, before, after),
-            controls=self._controls(followed, before, after),
-            gpu_move=None if followed.exact else _gpu_move(trend, slice(first - 1, change.latest + 1), worse),
             left=worse * change.left,
-            recent=_recent(followed, change, worse),
+            before=self._commits[good].hash,
+            after=between[-1] if between else "",
             old=old,
             new=new,
             better=better,
             measure=change.measure,
+            recent=_recent(followed, change, worse),
+            version=followed.version,
+            first=min(max(int(trend.commit[first]), good + 1), last),
+            last=last,
+            commit=after_facts.commit,
+            between=between,
+            unknown=commit_range.unknown,
+        )
+        return Step(
+            found,
+            before=self._facts(followed, change.last_before),
+            after=after_facts,
+            touched=commit_range.touched,
+            own=_move(followed.own, before, after),
+            baseline=_move(followed.baseline, before, after),
+            controls=self._controls(followed, before, after),
+            gpu_move=None if followed.exact else _gpu_move(trend, slice(first - 1, change.latest + 1), worse),
         )
 
     def _narrowed(self, copies: Trend | None, good: int, last: int) -> tuple[int, int]:

@@ -15,24 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
 
-from lockstep.alerts.cause.change_facts import Evidence, Move, Step
+from lockstep.alerts.cause.change_facts import Move, Step
 from lockstep.alerts.cause.code_change import code_evidence, same_code
 from lockstep.alerts.cause.commit_ranges import Unknown
+from lockstep.alerts.cause.found_change import MEASURED_ON_BOTH, MODELS_DIFFER, Cause, Evidence, FoundChange
 from lockstep.record.quantity import PAIRED
 
-#: "noise": the machine code did not change. Such a change gives no alert. A change of the same series that may come
-#: from a commit is reported only if it is larger.
-#: "unknown range": only the commits differ, and git does not know the commits in between.
-#: "unknown cause": the commits differ. Package versions are not recorded, so they may differ as well.
-Kind = Literal[
-    "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
-]
-
-#: Why no commit can be named, by ``Step.unknown``.
+#: Why no commit can be named, by ``FoundChange.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
     "no repository": "no git repository is at hand, and dates give the order",
     "shallow": "the git clone is shallow",
@@ -52,9 +44,6 @@ _VERSIONS = "versions of packages"
 #: Relative difference up to which a ratio differs between GPUs of one model, measured on four H200.
 GPUS_DIFFER = 0.03
 
-#: Names of the evidence that a move to another GPU explains a step.
-_BOTH, _MODEL = "a commit measured on both", "GPUs of one model differ by"
-
 #: Relative difference between two runs on one GPU (docs/evidence/measuring.md).
 _REPEATED = 0.003
 
@@ -63,18 +52,9 @@ _REPEATED = 0.003
 _CHOSEN = math.log(2.5)
 
 
-@dataclass(frozen=True)
-class Cause:
-    """Why a series changed: the kind of the cause, a sentence for people, and the facts that support it."""
-
-    kind: Kind
-    sentence: str
-    evidence: tuple[Evidence, ...] = ()
-
-    @property
-    def gpu_moved(self) -> bool:
-        """Whether a move to another GPU explains the step."""
-        return any(fact.what in (_BOTH, _MODEL) for fact in self.evidence)
+def explained(step: Step) -> FoundChange:
+    """Return the change of a step with its cause."""
+    return replace(step.change, cause=attribute(step))
 
 
 def attribute(step: Step) -> Cause:
@@ -108,7 +88,7 @@ def _sampling(step: Step) -> Iterator[Evidence]:
     """
     for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
         before, after = step.before.sampling[name], step.after.sampling[name]
-        if before != after and not _follows_from_time(name, before, after, step.size):
+        if before != after and not _follows_from_time(name, before, after, step.change.size):
             yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
 
 
@@ -133,11 +113,11 @@ def _gpu_moved(step: Step) -> Cause | None:
     moved = Evidence("GPU", move.before, move.after)
     sentence = f"the series moved to another GPU: {moved.text}"
     if math.isnan(move.log):
-        if step.share > GPUS_DIFFER:
+        if step.change.share > GPUS_DIFFER:
             return Cause("machine", f"{sentence}; no commit was measured on both", (moved,))
-        explained = Evidence(_MODEL, "", f"up to {GPUS_DIFFER:.0%}")
-    elif step.low - _REPEATED <= move.log <= step.high + _REPEATED:
-        explained = Evidence(_BOTH, "", f"{math.expm1(move.log):+.1%}")
+        explained = Evidence(MODELS_DIFFER, "", f"up to {GPUS_DIFFER:.0%}")
+    elif step.change.low - _REPEATED <= move.log <= step.change.high + _REPEATED:
+        explained = Evidence(MEASURED_ON_BOTH, "", f"{math.expm1(move.log):+.1%}")
     else:
         return None
     return Cause("machine", f"{sentence}; {explained.text}", (moved, explained))
@@ -172,18 +152,18 @@ def _unchanged(step: Step) -> Cause | None:
 
 
 def _not_known(step: Step) -> Cause | None:
-    if not step.unknown:
+    if not step.change.unknown:
         return None
     code = code_evidence(step.before.code, step.after.code)
     code_note = f"; the machine code changed: {_listed(code)}" if code else ""
-    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.unknown]}{code_note}", code)
+    return Cause("unknown range", f"no commit can be named, as {_UNKNOWN[step.change.unknown]}{code_note}", code)
 
 
 def _own(step: Step) -> Cause | None:
     if not _code_may_differ(step):
         return None
     code = code_evidence(step.before.code, step.after.code)
-    evidence = (*map(_commit, step.touched or step.between), *code)
+    evidence = (*map(_commit, step.touched or step.change.between), *code)
     if code:
         return Cause("own commit", f"a commit changed it: {_listed(code)}", evidence)
     missing = list(_not_recorded(step))
@@ -197,7 +177,7 @@ def _own(step: Step) -> Cause | None:
 
 
 def _not_recorded(step: Step) -> Iterator[str]:
-    if step.counted:
+    if step.change.counted:
         return  # neither clocks nor controls affect an exact quantity
     before, after = step.before, step.after
     # Every asv result states its Python and its environment, and many results state nothing else.
@@ -214,13 +194,13 @@ def _not_recorded(step: Step) -> Iterator[str]:
 
 
 def _unexplained(step: Step) -> Cause:
-    if not step.between:
+    if not step.change.between:
         return Cause("unexplained", "the same commit was measured twice, and nothing that is stored differs")
     return Cause(
         "unexplained",
         "no commit in the range touches the packages under test, and neither toolchain, machine nor settings are "
         "known to have changed",
-        tuple(map(_commit, step.between)),
+        tuple(map(_commit, step.change.between)),
     )
 
 
@@ -244,13 +224,13 @@ def _commit(commit: str) -> Evidence:
 
 def _code_may_differ(step: Step) -> bool:
     """Return whether a commit of the range touches the packages under test, or may touch them."""
-    return bool(step.between) and (step.touched is None or bool(step.touched))
+    return bool(step.change.between) and (step.touched is None or bool(step.touched))
 
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
     """Yield the controls and the baseline's time that moved together with the step, although no commit changes them."""
-    own_move, baseline, size = step.own, step.baseline, step.size
-    if step.series.quantity in PAIRED.values():
+    own_move, baseline, size = step.own, step.baseline, step.change.size
+    if step.change.series.quantity in PAIRED.values():
         # A speedup also falls when its baseline becomes faster. Then the kernel itself did not change.
         if baseline and own_move and explains(-baseline.log, size) and not explains(own_move.log, size):
             yield Evidence("baseline's time", "", _percent(baseline))

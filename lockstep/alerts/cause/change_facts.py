@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.alerts.cause.change_size import ChangeSize
-from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.detect.findings import Measure
-from lockstep.record.quantity import Better
-from lockstep.record.series_name import SeriesName
+from lockstep.alerts.cause.found_change import FoundChange
 
 
 @dataclass(frozen=True)
@@ -66,81 +62,22 @@ class GpuMove:
 
 
 @dataclass(frozen=True)
-class Step(ChangeSize):
-    """A change of one series, with the commits and the data that may explain it.
+class Step:
+    """A change of one series, still without its cause, with the data that may explain it.
 
     Attributes:
-        series, better, measure, old, new: see ``ChangeSize``.
         before, after: the data of the last point before the change and of the first point after the change.
-        size: by how much the series became *worse*, see ``ChangeSize``. In every quantity, 0.05 is 5 % slower and −0.05
-            is 5 % faster.
-        low, high: interval of ``size``.
-        confidence: the detector's confidence in the change, 0 … 1.
-        first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
-        good: newest measured commit that certainly lies before the change.
-        between: commits that may be the culprit, oldest first. There are several if some were not measured, or if the
-            place of the step is uncertain. If ``unknown`` is set, only the measured commits are listed.
-        touched: the commits of ``between`` that touch the packages under test; ``None`` without a repository.
-        unknown: why the commits from ``good`` to the last of ``between`` are unknown; "" if they are known.
-        reported_at: commit at which the change was first reported.
+        touched: the commits of ``change.between`` that touch the packages under test; ``None`` without a repository.
         own, baseline: moves of the variant's own time and of the baseline's time; ``None`` if unknown.
         controls: moves of the run's controls ("copy", "matmul", "empty").
         gpu_move: the series' move to another GPU, if the step may lie there.
-        left: by how much the newest level is worse than the level before the step, measured like ``size``; 0 if fully
-            recovered.
-        recent: by how much the median of the last points after the step is worse than that level; ``None`` if unknown.
     """
 
-    series: SeriesName
+    change: FoundChange
     before: Facts
     after: Facts
-    size: float
-    low: float
-    high: float
-    confidence: float
-    first: int
-    last: int
-    good: str
-    between: tuple[str, ...]
     touched: tuple[str, ...] | None = None
-    unknown: Unknown = ""
-    reported_at: str = ""
     own: Move | None = None
     baseline: Move | None = None
     controls: Mapping[str, Move] = field(default_factory=dict)
     gpu_move: GpuMove | None = None
-    left: float = math.nan
-    recent: float | None = None
-    old: float | None = None
-    new: float | None = None
-    better: Better = "lower"
-    measure: Measure = "ratio"
-
-    @property
-    def end(self) -> str:
-        """The newest measured commit that may be the culprit of the change; "" if there is none."""
-        return self.between[-1] if self.between else ""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A fact that supports a cause: its name, and its values before and after the step.
-
-    ``before`` is "" if the fact has only one value, for example a commit. ``kernel`` is the kernel that the fact is of.
-    """
-
-    what: str
-    before: str
-    after: str
-    kernel: str = ""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the values before and after the step differ."""
-        return self.before != self.after
-
-    @property
-    def text(self) -> str:
-        """The name and the values of the fact for people, such as ``torch 2.11.0 → 2.13.0``."""
-        name = f"{self.kernel} {self.what}".lstrip()
-        return f"{name} {self.before} → {self.after}" if self.before else f"{name} {self.after}"

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.alerts.cause.change_facts import Evidence
+from lockstep.alerts.cause.found_change import Evidence
 
 #: Numbers of a kernel with changed code that are facts for people, in this order, with their units.
 _FIGURES = {"registers": "", "spills": " B", "stages": "", "warps": "", "shared": " B", "instructions": ""}
