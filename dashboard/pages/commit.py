@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
-from dashboard.address import CommitAddress, SeriesAddress, link
+from dashboard.address import CommitAddress, link
 from dashboard.pages.controls import search_field
-from dashboard.pages.infinite_rows import Values, block, key_values, percents
+from dashboard.pages.infinite_rows import Columns, block, cells, or_none, percents, series_columns, times_columns
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import span
-from lockstep.compare.at_commit import CommitComparison, Compared, compare_commit
+from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row import described
+from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
-from lockstep.history.model import Commit, Run
+from lockstep.history.model import Commit, Floats, Run
+from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
@@ -83,7 +85,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     def fill(stored: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
         comparison = compared(stored)
         # The grid requests the rows of a long table, and must request them again.
-        rows = no_update if model == "infinite" else [_cells(compared_row) for compared_row in comparison]
+        rows = no_update if model == "infinite" else cells(comparison, COLUMNS)
         return families(comparison), rows, f"{stored['commit']} {version}"
 
     def compared(stored: dict[str, str]) -> CommitComparison:
@@ -101,13 +103,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     def serve(request: dict[str, Any] | None, stored: dict[str, str], search: str | None) -> Any:
         if request is None:
             return no_update
-        return block(
-            compared(stored),
-            VALUES,
-            request,
-            lambda rows: [_cells(compared_row) for compared_row in rows],
-            search or "",
-        )
+        return block(compared(stored), COLUMNS, request, search or "")
 
     connect(app, "commit")
 
@@ -142,9 +138,10 @@ def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> Any:
     mean = geomean(differences.worse)
     counts = Counter(differences.verdict.tolist())
     texts: list[Any] = []
+    [unit] = comparison.rows.select(places[:1]).units
     for code, verdict in enumerate(LOUDEST):
         if counts[code]:
-            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, comparison.rows[int(places[0])].unit)}"
+            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, unit)}"
             texts += [" · " if texts else "", html.Span(text, className="nowrap")]
     key = comparison.rows.key_at(int(places[0]))
     earlier = comparison.earlier.get(key.suite)
@@ -159,41 +156,6 @@ def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> Any:
         ],
         className="count-card",
     )
-
-
-def _cells(compared: Compared) -> dict[str, Any]:
-    row, difference = compared.row, compared.difference
-    quantity = described([row], difference.quantity)
-    now, before = (
-        row_of_side.measured(difference.quantity) if row_of_side else None for row_of_side in (row, compared.before)
-    )
-
-    def percent(log: float | None) -> float | None:
-        return None if log is None else 100 * math.expm1(log)
-
-    (low, high), times = difference.interval or (None, None), difference.times
-    return {
-        # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
-        "id": "\n".join((*row.key[1:], difference.verdict)),
-        "href": SeriesAddress(*row.key).link(),
-        "family": row.suite,
-        "variant": row.variant,
-        "case": row.case,
-        "l2": row.l2,
-        "quantity": f"{quantity.label} {quantity.unit}".strip(),
-        "before": before.value if before else None,
-        "now": now.value if now else None,
-        "change": difference.percent,
-        "change_low": percent(low),
-        "change_high": percent(high),
-        "interval": "" if low is None or high is None else span(low, high).removesuffix(" %"),
-        "verdict": word(difference.verdict, row.unit),
-        "sign": SIGNS[difference.verdict],
-        "state": row.label,
-        "own_change": percent(times.own) if times else None,
-        "baseline_change": percent(times.baseline) if times else None,
-        "why": ". ".join(part for part in (row.reason, row.note) if part),
-    }
 
 
 def _neighbours(results: Results, machine: str, commit: Commit) -> list[Any]:
@@ -241,19 +203,49 @@ def _machines(commit: Commit, chosen: str, machines: Sequence[str]) -> list[Any]
     return parts
 
 
-def _of_cells(name: str) -> Callable[[CommitComparison], list[Any]]:
-    return lambda comparison: [_cells(compared_row)[name] for compared_row in comparison]
+def _quantities(comparison: CommitComparison) -> list[str]:
+    rows, codes = comparison.rows, comparison.differences.quantity.tolist()
+    shown = (described(rows[place : place + 1], PARTS[code]) for place, code in enumerate(codes))
+    return [f"{quantity.label} {quantity.unit}".strip() for quantity in shown]
 
 
-#: Values of the columns, for a table that the server searches, filters and sorts.
-VALUES: Values[CommitComparison] = {
-    **key_values(),
-    **{name: _of_cells(name) for name in ("quantity", "before", "now", "interval", "own_change", "baseline_change")},
+def _numbers(rows: RowTable, comparison: CommitComparison) -> Floats:
+    """Return each row's number in the quantity that is compared."""
+    quantity = comparison.differences.quantity
+    return np.select([quantity == code for code in range(len(PARTS))], [rows.measured(part) for part in PARTS], np.nan)
+
+
+def _before(comparison: CommitComparison) -> list[float | None]:
+    differences = comparison.differences
+    if not len(differences.before):
+        return [None] * len(comparison)
+    numbers = _numbers(differences.before.select(np.maximum(differences.earlier, 0)), comparison)
+    return or_none(np.where(differences.earlier < 0, np.nan, numbers))
+
+
+def _intervals(comparison: CommitComparison) -> list[str]:
+    ends = zip(*(end.tolist() for end in comparison.differences.interval), strict=True)
+    return ["" if math.isnan(low) else span(low, high).removesuffix(" %") for low, high in ends]
+
+
+def _words(comparison: CommitComparison) -> list[str]:
+    verdicts = comparison.differences.verdict.tolist()
+    return [word(LOUDEST[code], unit) for code, unit in zip(verdicts, comparison.rows.units, strict=True)]
+
+
+#: The values of the grid's rows, by which the server also searches, filters and sorts.
+COLUMNS: Columns[CommitComparison] = {
+    **series_columns(lambda comparison: comparison.differences.verdict),
+    "quantity": _quantities,
+    "before": _before,
+    "now": lambda comparison: or_none(_numbers(comparison.rows, comparison)),
     "change": lambda comparison: percents(comparison.differences.of_number(comparison.differences.worse)),
-    "verdict": lambda comparison: [
-        word(LOUDEST[code], unit)
-        for code, unit in zip(comparison.differences.verdict.tolist(), comparison.rows.units, strict=True)
-    ],
+    "change_low": lambda comparison: percents(comparison.differences.interval[0]),
+    "change_high": lambda comparison: percents(comparison.differences.interval[1]),
+    "interval": _intervals,
+    "verdict": _words,
+    "sign": lambda comparison: [SIGNS[LOUDEST[code]] for code in comparison.differences.verdict.tolist()],
+    **times_columns(lambda comparison: comparison.differences),
 }
 
 _COLUMNS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -98,12 +99,12 @@ def _worse(statuses: Statuses) -> str:
 
 def _largest(statuses: Statuses) -> list[Any]:
     """Return the words that name the largest of these changes, with a link to its series."""
-    largest = statuses[int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))]
-    row = largest.row
-    name = f"{row.suite} {row.variant}".rstrip() + ("" if largest.moved is None else f" {change(largest.moved)}")
+    largest = int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
+    key, moved = statuses.rows.key_at(largest), float(statuses.moved[largest])
+    name = f"{key.suite} {key.variant}".rstrip() + ("" if math.isnan(moved) else f" {change(moved)}")
     parts: list[Any] = [", the largest " if len(statuses) > 1 else ": "]
-    parts.append(html.A(name, href=SeriesAddress(*row.key).link(), className="link"))
-    return [*parts, html.Span(f" at {row.case} {row.l2}".rstrip(), className="mono")] if row.case else parts
+    parts.append(html.A(name, href=SeriesAddress(*key).link(), className="link"))
+    return [*parts, html.Span(f" at {key.case} {key.l2}".rstrip(), className="mono")] if key.case else parts
 
 
 def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:

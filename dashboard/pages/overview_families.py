@@ -14,9 +14,9 @@ from dash import dcc, html
 from dashboard.address import FamilyAddress, SeriesAddress
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant, whole
-from lockstep.compare.series_status import Status, Statuses
+from lockstep.compare.series_status import Statuses
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
-from lockstep.history.model import STATES, Trend
+from lockstep.history.model import STATES, SeriesKey, Trend
 from lockstep.history.snapshot import Results
 
 #: Maximum families of the table, and maximum shapes of a family.
@@ -87,7 +87,7 @@ class _Family:
 
     def __init__(self, results: Results, members: Statuses) -> None:
         loudest, best = _of_each_shape(members)
-        key = loudest[0].row.key
+        key = loudest.rows.key_at(0)
         self.name = key.suite
         alarming = members.news | members.are("slower")
         self.loudness = int(_LOUDNESS[members.verdict][alarming].min(initial=len(LOUDEST)))
@@ -96,19 +96,21 @@ class _Family:
                 dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")
             ),
             "Changed": html.Td(_changes(members), className="nowrap"),
-            "Shapes, small → large": html.Td(html.Div([_cell(status) for status in loudest], className="cells")),
+            "Shapes, small → large": html.Td(html.Div(_cells(loudest), className="cells")),
         }
         points = chained(_trends(results, best))
         if len(points) > 1:
             label = f"Time of the best variants: {change(math.log(points[-1] / points[0]))} over {len(points)} commits"
             self.cells["Trend"] = html.Td(html.Img(src=sparkline(points), alt=label, title=label, className="spark"))
-        ratios = [row.speedup.value for status in best if (row := status.row).speedup and row.speedup.value > 0]
-        if ratios:
+        ratios = best.rows.measured("speedup")
+        ratios = ratios[ratios > 0]
+        if len(ratios):
             mean = float(np.exp(np.mean(np.log(ratios))))
             ends = f"{significant(min(ratios), 3)} … {significant(max(ratios), 3)} over {len(ratios)} shapes"
             self.cells["Speedup ×"] = html.Td(significant(mean, 3), className="number", title=ends)
-        floors = [measured.value for status in best if (measured := status.row.measured("floor"))]
-        if floors:
+        floors = best.rows.measured("floor")
+        floors = floors[~np.isnan(floors)]
+        if len(floors):
             ends = f"{min(floors):.0f} … {max(floors):.0f} over {len(floors)} shapes"
             self.cells["% of floor"] = html.Td(f"{np.median(floors):.0f}", className="number", title=ends)
 
@@ -134,7 +136,7 @@ def _loudest(statuses: Statuses) -> Statuses:
     return statuses.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
 
 
-def _of_each_shape(members: Statuses) -> tuple[list[Status], list[Status]]:
+def _of_each_shape(members: Statuses) -> tuple[Statuses, Statuses]:
     """Return two series of each shape, small shapes first: the one that changed most, and the fastest variant.
 
     The baseline is the fastest variant only of a shape that has no other.
@@ -147,7 +149,7 @@ def _of_each_shape(members: Statuses) -> tuple[list[Status], list[Status]]:
         np.lexsort((-size, ~members.beyond_noise, _LOUDNESS[members.verdict], shape)),
         np.lexsort((np.where(np.isnan(time), np.inf, time), rows.is_baseline, shape)),
     )
-    loudest, best = (list(members.select(order[np.unique(shape[order], return_index=True)[1]])) for order in orders)
+    loudest, best = (members.select(order[np.unique(shape[order], return_index=True)[1]]) for order in orders)
     return loudest, best
 
 
@@ -165,27 +167,35 @@ def _changes(members: Statuses) -> list[Any]:
     return parts or [html.Span("–", className="dim")]
 
 
-def _cell(status: Status) -> Any:
-    """Return the cell of a shape, which links to the series. Only a change beyond the noise has a colour."""
-    row, sized = status.row, status.beyond_noise and status.worse is not None
-    shown = status.beyond_noise or status.verdict in ("failed", "not measured")
-    number = "no number to compare" if status.moved is None else change(status.moved)
-    lines = [f"{row.suite} {row.variant}".strip(), f"{row.case} {row.l2}".strip()]
-    lines.append(f"{number}, {word(status.verdict, row.unit)}{_uncertainty(status)}")
-    if row.speedup:
-        lines.append(f"speedup {significant(row.speedup.value, 3)} ×")
+def _cells(statuses: Statuses) -> list[Any]:
+    """Return a cell for each series, which links to the series' page."""
+    rows = statuses.rows
+    columns = (rows.keys, rows.units, rows.short_commits, rows.measured("speedup").tolist(), statuses.moved.tolist())
+    return [_cell(statuses, place, *facts) for place, facts in enumerate(zip(*columns, strict=True))]
+
+
+def _cell(statuses: Statuses, place: int, key: SeriesKey, unit: str, commit: str, speedup: float, moved: float) -> Any:
+    """Return the cell of a series. Only a change beyond the noise has a colour."""
+    verdict, worse = LOUDEST[statuses.verdict[place]], float(statuses.worse[place])
+    beyond = bool(statuses.beyond_noise[place])
+    number = "no number to compare" if math.isnan(moved) else change(moved)
+    uncertainty = f" since {commit}" if verdict == "not measured" else _uncertainty(statuses, place, verdict)
+    lines = [f"{key.suite} {key.variant}".strip(), f"{key.case} {key.l2}".strip()]
+    lines.append(f"{number}, {word(verdict, unit)}{uncertainty}")
+    if not math.isnan(speedup):
+        lines.append(f"speedup {significant(speedup, 3)} ×")
     text = "\n".join(line for line in lines if line)
     kind, share = "", 0.0
-    if sized and status.verdict not in ("changed", "failed") and status.worse:
-        kind, share = ("slower" if status.worse > 0 else "faster"), min(abs(status.worse) / _FULL, 1.0)
-    if status.verdict == "new":
+    if beyond and verdict not in ("changed", "failed") and abs(worse) > 0:
+        kind, share = ("slower" if worse > 0 else "faster"), min(abs(worse) / _FULL, 1.0)
+    if verdict == "new":
         kind = "new"
     options: dict[str, Any] = {"aria-label": text.replace("\n", ", ")}
-    if not share and status.verdict != "failed":
+    if not share and verdict != "failed":
         options["tabIndex"] = -1
     return html.A(
-        SIGNS[status.verdict] if shown else "",
-        href=SeriesAddress(*row.key).link(),
+        SIGNS[verdict] if beyond or verdict in ("failed", "not measured") else "",
+        href=SeriesAddress(*key).link(),
         title=text,
         className=f"cell {kind}".strip(),
         style={"--share": f"{25 + 75 * share:.0f}%"} if share else None,
@@ -193,18 +203,16 @@ def _cell(status: Status) -> Any:
     )
 
 
-def _uncertainty(status: Status) -> str:
-    if status.verdict == "not measured":
-        return f" since {status.row.commit[:8]}"
-    if status.verdict != "unsure" or status.worse is None:
+def _uncertainty(statuses: Statuses, place: int, verdict: Verdict) -> str:
+    if verdict != "unsure" or math.isnan(statuses.worse[place]):
         return ""
-    if status.beyond_noise:
+    if statuses.beyond_noise[place]:
         return ", beyond the noise, not confirmed"
-    return ", noise unknown" if math.isnan(status.noise) else ", within the noise"
+    return ", noise unknown" if math.isnan(statuses.noise[place]) else ", within the noise"
 
 
-def _trends(results: Results, best: Iterable[Status]) -> Iterable[Trend]:
-    keys = [status.row.key for status in best]
+def _trends(results: Results, best: Statuses) -> Iterable[Trend]:
+    keys = best.rows.keys
     series = results.keys(keys[0].machine).series_of(keys)
     return results.trends([one for one in series if not results.benchmarks[one.benchmark].is_ratio], last=TREND)
 

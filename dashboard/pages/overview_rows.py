@@ -17,7 +17,7 @@ from dash import Dash, Input, Output, State, ctx, no_update
 
 from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.overview_quantities import Choice, chosen, of_choice
-from dashboard.pages.overview_table import VALUES, cells_of, file_rows, in_order
+from dashboard.pages.overview_table import COLUMNS, cells_of, file_rows, in_order
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_status import Statuses
 from lockstep.history.snapshot import Results
@@ -49,7 +49,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
             return no_update
         results = store.current()
         all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
-        return block(all_statuses, VALUES, request, partial(cells_of, results, machine), search or "")
+        return block(all_statuses, COLUMNS, request, search or "", partial(cells_of, results, machine))
 
     @app.callback(
         Output("overview-file", "data"),
@@ -78,8 +78,8 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         if model == "infinite":
             results = store.current()
             all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
-            places = chosen_rows(all_statuses, VALUES, request or {}, search or "")
-            rows = cells_of(results, machine, [all_statuses[place] for place in places])
+            places = chosen_rows(all_statuses, COLUMNS, request or {}, search or "")
+            rows = cells_of(results, machine, all_statuses.select(np.array(places, dtype=np.intp)))
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.address import SeriesAddress
-from dashboard.pages.infinite_rows import Values, key_values, or_none, percents
+from dashboard.pages.infinite_rows import Columns, cells, or_none, percents, series_columns, times_columns
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
 from lockstep.alerts.text import amount
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.series_status import Status, Statuses
+from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
 from lockstep.history.model import STATES, Series, SeriesKey, State
@@ -90,14 +89,14 @@ _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
-def cells_of(results: Results, machine: str, statuses: Sequence[Status]) -> list[dict[str, Any]]:
+def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
     """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline."""
-    statuses = list(statuses)  # makes a status from its columns once, instead of each time that it is read
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
-    keys = results.keys(machine)
-    past = _past_of(results, keys.series_of(status.row.key for status in statuses)) if long else _past(results, machine)
-    return [_cells(status, past.get(status.row.key, ())) for status in statuses]
+    keys = statuses.rows.keys
+    past = _past_of(results, results.keys(machine).series_of(keys)) if long else _past(results, machine)
+    rows = zip(cells(statuses, COLUMNS), keys, strict=True)
+    return [row | {"machine": machine, "trend": past.get(key, ())} for row, key in rows]
 
 
 def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -120,55 +119,6 @@ def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, l
         values = trend.value[trend.value > 0] * factor
         past[key_of(trend.series, trend.benchmark)] += [float(f"{value:.5g}") for value in values.tolist()]
     return past
-
-
-def _cells(status: Status, past: Sequence[float]) -> dict[str, Any]:
-    row = status.row
-    numbers: dict[str, float | None] = {}
-    for quantity in _SHOWN:
-        measured = row.measured(quantity)
-        numbers[quantity] = measured.value if measured else None
-        if quantity in ("latency", "speedup"):
-            numbers[f"{quantity}_low"] = measured.low if measured else None
-            numbers[f"{quantity}_high"] = measured.high if measured else None
-    difference = status.difference
-    ends = (None, None) if status.changes else difference.interval or (None, None)
-    difference_text = amount(status.changes[-1]) if status.changes and status.worse is None else ""
-    behind: dict[str, float] = {}
-    times = difference.times
-    if times:
-        # Nearly every row lacks these times; leaving the fields out keeps the answer small.
-        behind["own_change"] = 100 * math.expm1(times.own)
-        behind["baseline_change"] = 100 * math.expm1(times.baseline)
-    return {
-        # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
-        "id": "\n".join((*row.key[1:], status.verdict)),
-        "href": SeriesAddress(*row.key).link(),
-        "family": row.suite,
-        "variant": row.variant,
-        "case": row.case,
-        "l2": row.l2,
-        "machine": row.machine,
-        "commit": row.commit[:8],
-        **numbers,
-        "unit": row.unit,
-        "bound": row.bound,
-        "change": None if status.moved is None else 100 * math.expm1(status.moved),
-        "change_low": None if ends[0] is None else 100 * math.expm1(ends[0]),
-        "change_high": None if ends[1] is None else 100 * math.expm1(ends[1]),
-        "verdict": status.verdict,
-        # A change without a ratio shows both numbers.
-        "difference": difference_text,
-        "sign": SIGNS[status.verdict] if status.worse is not None or difference_text else "",
-        "mde": None if row.mde is None else 100 * row.mde,
-        "state": row.label,
-        "stale": status.stale,
-        **behind,
-        "why": ". ".join(
-            part for part in (row.reason, difference.times.text if difference.times else "", row.note) if part
-        ),
-        "trend": past,
-    }
 
 
 def columns(rows: RowTable) -> list[Column]:
@@ -212,17 +162,52 @@ def _dim_unless(bound: str) -> dict[str, str]:
     return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
 
 
-def _measured(quantity: str) -> Callable[[Statuses], list[float | None]]:
-    return lambda statuses: or_none(statuses.rows.measured(quantity))
+def _interval(quantity: str, end: int) -> Callable[[Statuses], list[float | None]]:
+    return lambda statuses: or_none(statuses.rows.interval(quantity)[end])
 
 
-#: Values by column, equal to those in the rows of the grid, by which the server searches, filters and sorts.
-VALUES: Values[Statuses] = {
-    **key_values(),
-    **{name: _measured(name) for name in _SHOWN},
-    "unit": lambda statuses: statuses.rows.units,
-    "change": lambda statuses: percents(statuses.moved),
-    "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
+def _change_end(end: int) -> Callable[[Statuses], list[float | None]]:
+    """Return an end of the interval of the change. The detector's changes have none."""
+
+    def ends(statuses: Statuses) -> list[float | None]:
+        logs = statuses.differences.interval[end].copy()
+        logs[list(statuses.changes)] = math.nan
+        return percents(logs)
+
+    return ends
+
+
+def _differences(statuses: Statuses) -> list[str]:
+    """Return the texts of changes that have no ratio; "" for others. They show both numbers."""
+    worse = statuses.worse
+    return [
+        amount(statuses.changes[place][-1]) if place in statuses.changes and np.isnan(worse[place]) else ""
+        for place in range(len(statuses))
+    ]
+
+
+def _signs(statuses: Statuses) -> list[str]:
+    known = zip(statuses.verdict, np.isnan(statuses.worse), _differences(statuses), strict=True)
+    return [SIGNS[LOUDEST[code]] if text or not unknown else "" for code, unknown, text in known]
+
+
+#: The values of the grid's rows, by which the server also searches, filters and sorts. They are numbers in the units of
+#: the columns, and changes in percent.
+COLUMNS: Columns[Statuses] = {
+    **series_columns(lambda statuses: statuses.verdict),
     "commit": lambda statuses: statuses.rows.short_commits,
+    **{name: _interval(name, 0) for name in _SHOWN},
+    **{f"{name}_low": _interval(name, 1) for name in ("latency", "speedup")},
+    **{f"{name}_high": _interval(name, 2) for name in ("latency", "speedup")},
+    "unit": lambda statuses: statuses.rows.units,
+    "bound": lambda statuses: statuses.rows.columns["bound"].tolist(),
+    "change": lambda statuses: percents(statuses.moved),
+    "change_low": _change_end(0),
+    "change_high": _change_end(1),
     "verdict": lambda statuses: [LOUDEST[code] for code in statuses.verdict.tolist()],
+    "difference": _differences,
+    "sign": _signs,
+    "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
+    "stale": lambda statuses: statuses.stale.tolist(),
+    **times_columns(lambda statuses: statuses.differences),
 }

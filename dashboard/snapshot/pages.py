@@ -19,11 +19,12 @@ from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, pars
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
+from dashboard.pages.infinite_rows import cells
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_families import shown_suites
 from dashboard.pages.overview_machine import newest_first, opening_machine
 from dashboard.pages.overview_quantities import TIME, Choice, chosen, of_choice, shown_quantity
-from dashboard.pages.parts import commit_line, commit_link, mono, table
+from dashboard.pages.parts import commit_line, commit_link, minus, mono, table
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -35,7 +36,7 @@ from lockstep.alerts.database.listing import Page as AlertPage
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.shown_quantities import quantities_of
-from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
+from lockstep.compare.verdict import CHANGED, LOUDEST
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
@@ -143,14 +144,14 @@ class Snapshot:
             self.results, machine, one.hash, self.findings.of_machine(self.results, machine), self.thresholds
         )
         loud = [LOUDEST.index(verdict) for verdict in ("failed", *CHANGED, "new")]
+        shown = found.select(np.flatnonzero(np.isin(found.differences.verdict, loud))[:MOST_ROWS])
         rows = []
-        for place in np.flatnonzero(np.isin(found.differences.verdict, loud))[:MOST_ROWS].tolist():
-            row, difference = found[place].row, found[place].difference
-            size = "" if difference.percent is None else f"{difference.percent:+.1f} %".replace("-", "−")
-            words = f"{SIGNS[difference.verdict]} {word(difference.verdict, row.unit)} {size}"
-            cells = (row.suite, row.variant, " ".join((row.case, row.l2)), words, row.reason)
-            kind = {"failed": "failed", "slower": "slower", "faster": "faster"}.get(difference.verdict, "")
-            rows.append(html.Tr([html.Td(text, className=kind if text == words else "") for text in cells]))
+        for place, row in enumerate(cells(shown, commit.COLUMNS)):
+            size = minus(f"{row['change']:+.1f} %") if "change" in row else ""
+            words, verdict = f"{row['sign']} {row['verdict']} {size}", LOUDEST[shown.differences.verdict[place]]
+            texts = (row["family"], row["variant"], f"{row['case']} {row['l2']}", words, shown.rows.reason(place))
+            kind = verdict if verdict in ("failed", "slower", "faster") else ""
+            rows.append(html.Tr([html.Td(text, className=kind if text == words else "") for text in texts]))
         changed = [table(("Family", "Variant", "Case", "Change", "Why"), rows, "Changes")] if rows else []
         return html.Main(
             [

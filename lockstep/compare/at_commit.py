@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.difference import Difference, Differences, Scope, compare_rows, loudest_first
+from lockstep.compare.difference import Differences, Scope, compare_rows, loudest_first
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at
-from lockstep.compare.row import Row
 from lockstep.compare.row_table import Indices, RowTable, concatenated
 from lockstep.compare.series_status import noise_by_key
 from lockstep.history.model import STATES, Commit
@@ -23,40 +22,29 @@ from lockstep.suite.thresholds import Thresholds
 _FAR = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A series at a commit: its row, its row at the earlier commit (``None`` without one), and their difference."""
-
-    row: Row
-    before: Row | None
-    difference: Difference
-
-
 @dataclass(frozen=True, eq=False)
-class CommitComparison(Sequence[Compared]):
+class CommitComparison:
     """All series of a commit, compared with an earlier commit. The most urgent verdicts come first.
 
     Attributes:
-        rows: the rows at the commit.
-        before: the earlier rows.
-        places: for each of ``rows``, the index of its earlier row in ``before``; -1 if there is none.
-        differences: the differences of ``rows`` from their earlier rows.
+        differences: the rows at the commit, and their differences from the earlier rows.
         earlier: the earlier commit by suite, without suites that have none.
     """
 
-    rows: RowTable
-    before: RowTable
-    places: Indices
     differences: Differences
     earlier: Mapping[str, Commit]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.differences)
 
-    def __getitem__(self, index: int) -> Compared:  # type: ignore[override]  # no caller takes a slice
-        row, at = self.rows[index], int(self.places[index])
-        before = self.before[at] if at >= 0 else None
-        return Compared(row, before, self.differences[index])
+    @property
+    def rows(self) -> RowTable:
+        """The rows at the commit."""
+        return self.differences.rows
+
+    def select(self, places: Indices) -> CommitComparison:
+        """Return the comparison of the series at these indices."""
+        return CommitComparison(self.differences.select(places), self.earlier)
 
 
 @remembered_few
@@ -92,9 +80,9 @@ def compare_commit(
     places = before.place[rows.columns["key"]]
     differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))
     followed = np.isin(suite, list(earlier))
-    differences = not_new(differences, results, machine, max(place, 0), rows, places, followed)
-    order = loudest_first(differences.verdict, differences.worse, rows)
+    differences = not_new(differences, results, machine, max(place, 0), followed)
+    order = loudest_first(differences)
     order = order[rows.columns["state"][order] != absent]
     names = dict(zip(suite.tolist(), (key.suite for key in rows.keys), strict=True))
     named = {names[code]: known for code, known in earlier.items() if code in names}
-    return CommitComparison(rows.select(order), before, places[order], differences.select(order), named)
+    return CommitComparison(differences.select(order), named)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.compare.difference import Differences
-from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import CHANGED, LOUDEST, quantiles
 from lockstep.detect.noise import CAUTION
 from lockstep.history.model import Floats
@@ -27,7 +26,6 @@ def beyond_noise(
     results: Results,
     machine: str,
     first: int,
-    rows: RowTable,
     differences: Differences,
     noise: Floats,
     thresholds: Thresholds,
@@ -41,17 +39,16 @@ def beyond_noise(
 
     Args:
         first: the position of the earlier commit among the machine's commits.
-        rows: the newest row of each series.
-        differences: the differences from the earlier commit to these rows.
+        differences: the differences from the earlier commit to the newest row of each series.
         noise: run-to-run noise of each row (standard deviation of the logarithm). A row with NaN is never in the mask.
     """
     compared = int((~np.isnan(differences.worse)).sum())
     # An estimate of noise from few commits is often too small.
     caution = math.sqrt(1 + CAUTION / len(results.commits(machine)))
-    needed = np.where(np.isfinite(noise), _needed(rows, differences, max(compared, 1), caution, thresholds), np.inf)
+    needed = np.where(np.isfinite(noise), _needed(differences, max(compared, 1), caution, thresholds), np.inf)
     exceeds = np.abs(differences.worse) > needed
-    moved = _from_usual(results, first, rows, differences, exceeds)
-    beyond = np.zeros(len(rows), dtype=bool)
+    moved = _from_usual(results, first, differences, exceeds)
+    beyond = np.zeros(len(differences), dtype=bool)
     for place in np.flatnonzero(exceeds).tolist():
         worse = float(differences.worse[place])
         # For a series without other points, compare only with the earlier commit.
@@ -59,11 +56,12 @@ def beyond_noise(
     return beyond
 
 
-def _needed(rows: RowTable, differences: Differences, compared: int, caution: float, thresholds: Thresholds) -> Floats:
+def _needed(differences: Differences, compared: int, caution: float, thresholds: Thresholds) -> Floats:
     """Return the log of the smallest factor that noise does not explain, for each row.
 
     Infinite for rows whose difference is not certain.
     """
+    rows = differences.rows
     significant = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
     confidence = np.full(len(rows), thresholds.default.confidence)
     if thresholds.rules:
@@ -74,11 +72,9 @@ def _needed(rows: RowTable, differences: Differences, compared: int, caution: fl
     return needed
 
 
-def _from_usual(
-    results: Results, first: int, rows: RowTable, differences: Differences, exceeds: NDArray[np.bool_]
-) -> dict[int, float]:
+def _from_usual(results: Results, first: int, differences: Differences, exceeds: NDArray[np.bool_]) -> dict[int, float]:
     """Return how much worse the newest point is than the nearest earlier level (log), by the index of the row."""
-    index = rows.series_keys
+    rows, index = differences.rows, differences.rows.series_keys
     signs = np.where((differences.quantity == _SPEEDUP) | differences.flipped, -1.0, 1.0)
     series = {}
     for place in np.flatnonzero(exceeds).tolist():

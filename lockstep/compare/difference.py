@@ -7,8 +7,8 @@ and the verdict. In every quantity, a positive change is worse. Where no directi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from lockstep.alerts.cause.attribution import GPUS_DIFFER
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
-from lockstep.compare.verdict import LOUDEST, Change, Verdict, errors_of, quantiles
-from lockstep.history.model import STATES, Floats, Part, SeriesKey
+from lockstep.compare.verdict import LOUDEST, Change, errors_of, quantiles
+from lockstep.history.model import STATES, Floats, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
 
@@ -26,59 +26,29 @@ from lockstep.suite.thresholds import Thresholds
 Verdicts = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The difference between one row of a series and a later row.
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """The differences of rows from earlier rows of their series, as columns.
 
     Attributes:
-        quantity: the quantity that is compared: "speedup" (most certain, because it is paired), "latency" or "value".
-        worse: log of the factor by which the series became worse; ``None`` unless both rows have a number.
-        low, high: interval of ``worse`` at the threshold's confidence; ``None`` if unknown.
+        rows: the later rows.
+        before: the earlier rows.
+        earlier: for each of ``rows``, the index of its row in ``before``; -1 if the series has no row there.
+        quantity: the codes of the quantities that are compared, see ``PARTS``: the speedup (most certain, because it is
+            paired), the latency or the value.
+        worse: log of the factor by which the series became worse; NaN unless both rows have a number.
+        error, half: the standard error of ``worse``, and half the width of its interval at the threshold's confidence;
+            NaN if unknown.
+        verdict: the codes of the verdicts, see ``LOUDEST`` and ``call``. Any change of an exact quantity is "slower" or
+            "faster", which pages call worse and better.
+        times: for speedups that changed, the changes of the variant's and the baseline's time, by the row's index.
         flipped: whether ``worse`` has the opposite sign of the change of the number, as for ``GB/s``. The speedup of a
             Lockstep suite stands for a time, so its change is that of the time.
-        verdict: see ``call``. Any change of an exact quantity is "slower" or "faster", which pages call worse and
-            better.
-        times: for a speedup that changed, the changes of the variant's and the baseline's time; ``None`` if unknown.
     """
 
-    quantity: Part
-    worse: float | None
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    times: Times | None = None
-    flipped: bool = False
-
-    @property
-    def percent(self) -> float | None:
-        """The change of the number in per cent; for a speedup, the change of the time."""
-        return None if self.worse is None else 100 * math.expm1(self.of_number(self.worse))
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The interval of the change of the number, as logs; ``None`` if unknown."""
-        if self.low is None or self.high is None:
-            return None
-        return (-self.high, -self.low) if self.flipped else (self.low, self.high)
-
-    def of_number(self, worse: float) -> float:
-        """Convert the log of a factor by which the series became worse to that of the change of the number."""
-        return -worse if self.flipped else worse
-
-
-@dataclass(frozen=True, eq=False)
-class Differences(Sequence[Difference]):
-    """The differences of many rows, as columns. An item is a ``Difference``.
-
-    Attributes:
-        quantity: the codes of the quantities, see ``PARTS``.
-        worse: see ``Difference``; NaN if unknown.
-        error, half: the standard error of ``worse`` and half the width of its interval; NaN if unknown.
-        verdict: the codes of the verdicts, see ``LOUDEST``.
-        times: ``Difference.times`` by the row's index, without rows for which it is unknown.
-        flipped: see ``Difference``.
-    """
-
+    rows: RowTable
+    before: RowTable
+    earlier: Indices
     quantity: NDArray[np.uint8]
     worse: Floats
     error: Floats
@@ -87,32 +57,26 @@ class Differences(Sequence[Difference]):
     times: Mapping[int, Times]
     flipped: NDArray[np.bool_]
 
+    def __len__(self) -> int:
+        return len(self.worse)
+
+    @property
+    def interval(self) -> tuple[Floats, Floats]:
+        """Both ends of the interval of the change of each number, as logs; NaN if unknown."""
+        ends = self.of_number(self.worse - self.half), self.of_number(self.worse + self.half)
+        return np.minimum(*ends), np.maximum(*ends)
+
     def of_number(self, worse: Floats) -> Floats:
         """Convert logs of factors by which the series became worse to those of the changes of the numbers."""
         return np.where(self.flipped, -worse, worse)
 
-    def __len__(self) -> int:
-        return len(self.worse)
-
-    def __getitem__(self, index: int) -> Difference:  # type: ignore[override]  # no caller takes a slice
-        worse, half = float(self.worse[index]), float(self.half[index])
-        known = not math.isnan(worse)
-        bounded = known and not math.isnan(half)
-        return Difference(
-            PARTS[self.quantity[index]],
-            worse if known else None,
-            worse - half if bounded else None,
-            worse + half if bounded else None,
-            LOUDEST[self.verdict[index]],
-            self.times.get(index),
-            bool(self.flipped[index]),
-        )
-
     def select(self, places: Indices) -> Differences:
         """Return the differences at these indices."""
+        arrays: dict[str, Any] = {
+            name: column[places] for name, column in vars(self).items() if isinstance(column, np.ndarray)
+        }
         times = {at: self.times[place] for at, place in enumerate(places.tolist()) if place in self.times}
-        worse, error, half = (column[places] for column in (self.worse, self.error, self.half))
-        return Differences(self.quantity[places], worse, error, half, self.verdict[places], times, self.flipped[places])
+        return replace(self, rows=self.rows.select(places), times=times, **arrays)
 
 
 @dataclass(frozen=True)
@@ -199,7 +163,8 @@ def compare_rows(
             times[place] = moved
             if moved.baseline_moved(float(worse[place]), float(confidence[place])):
                 verdict[place] = LOUDEST.index("baseline moved")
-    return Differences(quantity, worse, error, half, verdict, times, better & after.foreign)
+    flipped = better & after.foreign
+    return Differences(after, before, earlier, quantity, worse, error, half, verdict, times, flipped)
 
 
 def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: bool) -> Verdicts:
@@ -244,14 +209,14 @@ def _call_differences(
     verdict[known] = call(share, error, quantile[known] * error, matters[known], True)
 
 
-def loudest_first(verdict: Verdicts, worse: Floats, rows: RowTable) -> Indices:
+def loudest_first(differences: Differences) -> Indices:
     """Return the indices that sort rows: the most urgent verdict first, and within a verdict the largest change.
 
     Within a verdict, rows without numbers come last.
     """
-    key = rows.columns["key"]
-    size = np.where(np.isnan(worse), np.inf, -np.abs(worse))
-    return np.lexsort((rows.series_keys.variant[key], rows.series_keys.shape[key], size, verdict))
+    index, key = differences.rows.series_keys, differences.rows.columns["key"]
+    size = np.where(np.isnan(differences.worse), np.inf, -np.abs(differences.worse))
+    return np.lexsort((index.variant[key], index.shape[key], size, differences.verdict))
 
 
 def geomean(worse: Floats) -> float:

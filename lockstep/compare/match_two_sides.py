@@ -97,22 +97,23 @@ class Pair:
         return Change(self.log, self.error).interval(0.95)[1]
 
 
+@dataclass(frozen=True, eq=False)
 class Pairs(Sequence[Pair]):
     """All pairs of a comparison as columns. An item is a ``Pair``.
 
-    Args:
+    Attributes:
         base, head: the rows of the two sides, in the same order.
+        differences: the differences of head's rows from base's.
         codes: the machine code of each side as JSON text, by series.
     """
 
-    def __init__(
-        self, base: RowTable, head: RowTable, differences: Differences, codes: Sequence[Mapping[SeriesKey, str]]
-    ) -> None:
-        self._base, self._head, self._codes = base, head, codes
-        self.differences = differences
+    base: RowTable
+    head: RowTable
+    differences: Differences
+    codes: Sequence[Mapping[SeriesKey, str]]
 
     def __len__(self) -> int:
-        return len(self._head)
+        return len(self.head)
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -128,32 +129,32 @@ class Pairs(Sequence[Pair]):
     @property
     def timed(self) -> NDArray[np.intp]:
         """The indices of the pairs whose number is a time."""
-        part = self._base.series_keys.part_at[self._base.columns["rank"]]
+        part = self.base.series_keys.part_at[self.base.columns["rank"]]
         return np.flatnonzero(part == PARTS.index("latency"))
 
     @cached_property
     def units(self) -> tuple[str, ...]:
         """The units of the pairs, each once: "seconds" for times, otherwise the unit of the benchmark."""
         # One row per series is enough, because all rows of a series belong to one benchmark.
-        _, places = np.unique(self._base.columns["rank"], return_index=True)
-        return tuple(sorted({self._base.benchmark(place).unit for place in places.tolist()}))
+        _, places = np.unique(self.base.columns["rank"], return_index=True)
+        return tuple(sorted({self.base.benchmark(place).unit for place in places.tolist()}))
 
     @property
     def exact(self) -> bool:
         """Whether the numbers of every pair are of an exact quantity, which has no noise."""
-        return bool(self._base.exact.all())
+        return bool(self.base.exact.all())
 
     @property
     def ours(self) -> bool:
         """Whether Lockstep suites measured all pairs."""
-        return not self._base.foreign.any()
+        return not self.base.foreign.any()
 
     def _pair(self, index: int) -> Pair:
-        sides = (self._base, self._head)
+        sides = (self.base, self.head)
         before, after = (side.key_at(index) for side in sides)
-        verdict = LOUDEST[self.differences.verdict[index]]
+        verdict, worse = LOUDEST[self.differences.verdict[index]], float(self.differences.worse[index])
         base, head = (_number(side, index) for side in sides)
-        codes = [side.get(key, "") for side, key in zip(self._codes, (before, after), strict=True)]
+        codes = [side.get(key, "") for side, key in zip(self.codes, (before, after), strict=True)]
         return Pair(
             suite=after.suite,
             case=after.case,
@@ -162,24 +163,24 @@ class Pairs(Sequence[Pair]):
             head_variant=after.variant,
             base=base,
             head=head,
-            log=self.differences[index].of_number(float(self.differences.worse[index])),
+            log=-worse if self.differences.flipped[index] else worse,
             error=float(self.differences.error[index]),
             verdict=verdict,
             why=self._reason(index, verdict),
             code=_code(*codes),
             times=self.differences.times.get(index),
-            unit=self._base.benchmark(index).unit,
+            unit=self.base.benchmark(index).unit,
         )
 
     def _reason(self, index: int, verdict: Verdict) -> str:
-        for name, side in (("base", self._base), ("head", self._head)):
+        for name, side in (("base", self.base), ("head", self.head)):
             if STATES[side.at("state", index)] == "failed":
                 reason = side.reason(index)
                 return f"{name}: {reason}" if reason else name
         if verdict != "unsure":
             return ""
         if math.isnan(self.differences.worse[index]):
-            numbers = [_number(side, index) for side in (self._base, self._head)]
+            numbers = [_number(side, index) for side in (self.base, self.head)]
             if None in numbers:
                 return "a number is missing"
         return "its noise is unknown" if math.isnan(self.differences.error[index]) else ""
@@ -250,10 +251,9 @@ def compare(
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
     both_baselines = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
     chosen = heads[same if quantity == "latency" else same & ~both_baselines]
-    listed, chosen_differences = after.select(chosen), differences.select(chosen)
-    order = loudest_first(chosen_differences.verdict, chosen_differences.worse, listed)
-    codes = [_codes(results, side) for side in (base, head)]
-    pairs = Pairs(before.select(earlier[chosen][order]), listed.select(order), chosen_differences.select(order), codes)
+    listed = differences.select(chosen)
+    listed = listed.select(loudest_first(listed))
+    pairs = Pairs(before.select(listed.earlier), listed.rows, listed, [_codes(results, side) for side in (base, head)])
     return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(common_cases))
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.compare.difference import Differences
-from lockstep.compare.row_table import Indices, RowTable
 from lockstep.compare.verdict import LOUDEST
 from lockstep.history.snapshot import Results
 
@@ -18,18 +17,18 @@ _BEFORE = 24
 _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "unsure", "not measured"))
 
 
-def not_measured(differences: Differences, rows: RowTable, first: int, newest: int) -> Differences:
+def not_measured(differences: Differences, first: int, newest: int) -> Differences:
     """Return the differences with the verdict "not measured" for series without a point after the commit ``first``.
 
     Otherwise, if the newest point of a series is at that commit, the point would be compared with itself and
     give "same". The verdict "failed" stays.
 
     Args:
-        rows: the newest rows.
+        differences: those of the newest rows.
         first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         newest: the position of the machine's newest commit.
     """
-    place = rows.columns["commit"]
+    place = differences.rows.columns["commit"]
     ended = (differences.verdict != _FAILED) & ((place < first) | ((place == first) & (first < newest)))
     if not ended.any():
         return differences
@@ -46,8 +45,6 @@ def not_new(
     results: Results,
     machine: str,
     first: int,
-    rows: RowTable,
-    earlier: Indices,
     searched: NDArray[np.bool_] | None = None,
 ) -> Differences:
     """Return the differences with the verdict "unsure" instead of "new" for series that are not new.
@@ -56,13 +53,12 @@ def not_new(
 
     Args:
         first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
-        rows: the later rows.
-        earlier: the index of each row's earlier row; -1 for a row without one.
         searched: mask of the rows for which an earlier number may be searched; ``None`` for the rows after ``first``.
     """
+    rows = differences.rows
     if searched is None:
         searched = rows.columns["commit"] > first
-    missing = np.flatnonzero((differences.verdict == _NEW) & (earlier < 0) & searched)
+    missing = np.flatnonzero((differences.verdict == _NEW) & (differences.earlier < 0) & searched)
     if not len(missing) or first == 0:
         return differences
     key = rows.columns["key"][missing]

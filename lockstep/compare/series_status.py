@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, overload
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,9 @@ from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.beyond_noise import beyond_noise
-from lockstep.compare.difference import Difference, Differences, Scope, Verdicts, compare_rows
+from lockstep.compare.difference import Differences, Scope, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.row import Row
 from lockstep.compare.row_table import RowTable, no_rows
 from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, Verdict
 from lockstep.history.model import STATES, Commit, Floats, SeriesKey
@@ -33,14 +31,14 @@ _WEEK_MS = 7 * 86_400_000
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The newest row of a series, and how the series changed since an earlier commit.
+@dataclass(frozen=True, eq=False)
+class Statuses:
+    """The newest row of each series of a machine, and how the series changed since an earlier commit, as columns.
 
     Attributes:
-        row: the newest row of the series.
-        difference: the difference of ``row`` from the series' row at the earlier commit.
-        changes: the changes after the earlier commit that the detector reports, oldest first.
+        differences: the newest rows, and their differences from the series' rows at the earlier commit.
+        changes: the changes after the earlier commit that the detector reports, oldest first, by the index of the
+            series.
         stale: whether the series is "not measured", or was not measured at a later commit at which its suite was. False
             if it is absent.
         news: whether the series fails now but did not fail at the earlier commit.
@@ -48,39 +46,11 @@ class Status:
         beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
         absent: whether the machine can measure the series neither now nor at the earlier commit.
         worse: log of the factor by which the series became worse, by the detector's findings if there are any,
-            otherwise by the difference; ``None`` if unknown, or if the findings are differences in the unit.
-        verdict: the verdict on the change. A time is "slower" or "faster" only if the detector reports it, because some
-            of a thousand plain differences are outliers. An exact quantity needs no detector.
+            otherwise by the difference; NaN if unknown, or if the findings are differences in the unit.
+        verdict: the codes of the verdicts, see ``LOUDEST``. A time is "slower" or "faster" only if the detector reports
+            it, because some of a thousand plain differences are outliers. An exact quantity needs no detector.
     """
 
-    row: Row
-    difference: Difference
-    changes: tuple[FoundChange, ...]
-    stale: bool
-    news: bool
-    noise: float
-    beyond_noise: bool
-    absent: bool
-    worse: float | None
-    verdict: Verdict
-
-    @property
-    def moved(self) -> float | None:
-        """The log of the factor by which the number itself changed, see ``Difference.flipped``; ``None`` if unknown."""
-        return None if self.worse is None else self.difference.of_number(self.worse)
-
-
-@dataclass(frozen=True, eq=False)
-class Statuses(Sequence[Status]):
-    """The statuses of all series of a machine, as columns. An item is a ``Status``, which explains the attributes.
-
-    Attributes:
-        rows, differences: the rows and the differences of the series.
-        changes: the findings by the index of the series, without series that have none.
-        verdict: the codes of the verdicts, see ``LOUDEST``.
-    """
-
-    rows: RowTable
     differences: Differences
     changes: Mapping[int, tuple[FoundChange, ...]]
     stale: Mask
@@ -92,44 +62,23 @@ class Statuses(Sequence[Status]):
     verdict: Verdicts
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.worse)
 
-    @overload
-    def __getitem__(self, index: int) -> Status: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Statuses: ...
-
-    def __getitem__(self, index: int | slice) -> Status | Statuses:
-        if isinstance(index, slice):
-            return self.select(np.arange(len(self))[index])
-        worse = float(self.worse[index])
-        return Status(
-            row=self.rows[index],
-            difference=self.differences[index],
-            changes=self.changes.get(index, ()),
-            stale=bool(self.stale[index]),
-            news=bool(self.news[index]),
-            noise=float(self.noise[index]),
-            beyond_noise=bool(self.beyond_noise[index]),
-            absent=bool(self.absent[index]),
-            worse=None if math.isnan(worse) else worse,
-            verdict=LOUDEST[self.verdict[index]],
-        )
-
-    def select(self, places: NDArray[np.intp]) -> Statuses:
-        """Return the statuses at these indices."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: column[places] for name, column in columns.items() if isinstance(column, np.ndarray)}
-        changes = {at: self.changes[place] for at, place in enumerate(places.tolist()) if place in self.changes}
-        return Statuses(
-            rows=self.rows.select(places), differences=self.differences.select(places), changes=changes, **arrays
-        )
+    @property
+    def rows(self) -> RowTable:
+        """The newest rows."""
+        return self.differences.rows
 
     @property
     def moved(self) -> Floats:
-        """See ``Status.moved``; NaN if unknown."""
+        """The logs of the factors by which the numbers themselves changed, see ``Differences``; NaN if unknown."""
         return self.differences.of_number(self.worse)
+
+    def select(self, places: NDArray[np.intp]) -> Statuses:
+        """Return the statuses at these indices."""
+        arrays = {name: column[places] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
+        changes = {at: self.changes[place] for at, place in enumerate(places.tolist()) if place in self.changes}
+        return Statuses(self.differences.select(places), changes, **arrays)
 
     def are(self, verdict: Verdict) -> Mask:
         """Return a mask of the series that have this verdict."""
@@ -219,20 +168,19 @@ def statuses(
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
     """
     if since is None:
-        rows, no_places, unknown = no_rows(), np.empty(0, dtype=np.intp), np.empty(0)
-        differences = compare_rows(rows, no_places, rows, thresholds, Scope())
-        return _statuses(rows, rows, no_places, differences, {}, unknown, unknown > 0)
+        rows, unknown = no_rows(), np.empty(0)
+        differences = compare_rows(rows, np.empty(0, dtype=np.intp), rows, thresholds, Scope())
+        return _statuses(differences, {}, unknown, unknown > 0)
     before, rows = rows_at(results, machine, since.hash), newest_rows(results, machine)
     first = next(place for place, commit in enumerate(results.commits(machine)) if commit.hash == since.hash)
     noise = noise_by_key(results, machine, findings)
-    earlier = before.place[rows.columns["key"]]
-    differences = compare_rows(before, earlier, rows, thresholds, Scope(), noise)
-    differences = not_measured(differences, rows, first, len(results.commits(machine)) - 1)
-    differences = not_new(differences, results, machine, first, rows, earlier)
+    differences = compare_rows(before, before.place[rows.columns["key"]], rows, thresholds, Scope(), noise)
+    differences = not_measured(differences, first, len(results.commits(machine)) - 1)
+    differences = not_new(differences, results, machine, first)
     scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)
-    sizes = beyond_noise(results, machine, first, rows, differences, scale, thresholds)
+    sizes = beyond_noise(results, machine, first, differences, scale, thresholds)
     changes = _later(results, machine, findings, rows, first)
-    return _statuses(rows, before, earlier, differences, changes, scale, sizes)
+    return _statuses(differences, changes, scale, sizes)
 
 
 def _later(
@@ -257,14 +205,9 @@ def _later(
 
 
 def _statuses(
-    rows: RowTable,
-    before: RowTable,
-    earlier: NDArray[Any],
-    differences: Differences,
-    changes: Mapping[int, tuple[FoundChange, ...]],
-    noise: Floats,
-    beyond: Mask,
+    differences: Differences, changes: Mapping[int, tuple[FoundChange, ...]], noise: Floats, beyond: Mask
 ) -> Statuses:
+    rows, before, earlier = differences.rows, differences.before, differences.earlier
     state = rows.columns["state"]
     measured_before = earlier >= 0
     was = np.where(measured_before, before.columns["state"][earlier], -1) if len(before) else np.full(len(rows), -1)
@@ -290,7 +233,6 @@ def _statuses(
     verdict = np.where(changed & ~exact, code["unsure"], bare)
     verdict = np.where(known & ~moved, found, verdict)
     return Statuses(
-        rows=rows,
         differences=differences,
         changes=changes,
         stale=~lacking & ((rows.columns["commit"] < newest[suites]) | (bare == code["not measured"])),

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from compared import each
 from served import words
 from trees import open_store, record, write_measurement
 
@@ -122,18 +123,20 @@ def test_the_page_of_the_commit_shows_the_moved_baseline(store):
     results = store.current()
     found = compare_commit(results, MACHINE, AFTER, None, RULES)
     told = {
-        one.row.variant: one for one in found if (one.row.suite, one.row.case, one.row.l2) == ("linear", CASE, "cold")
+        one.row.variant: one
+        for one in each(found)
+        if (one.row.suite, one.row.case, one.row.l2) == ("linear", CASE, "cold")
     }
-    assert {variant for variant, one in told.items() if one.difference.verdict == "baseline moved"} == UNCHANGED
-    assert not any(one.difference.verdict == "slower" for one in found)
-    assert told["torch"].difference.verdict == "faster"
+    assert {variant for variant, one in told.items() if one.verdict == "baseline moved"} == UNCHANGED
+    assert not any(one.verdict == "slower" for one in each(found))
+    assert told["torch"].verdict == "faster"
     assert "\\u25c7 4 baseline moved" in words(commit.families(found))
 
 
 def test_the_overview_and_its_file_say_so(store, root):
     stood = overview.statuses_of(store.current(), MACHINE, NEXT, 0, Findings(store.cache, root))
     moved = stood.select(np.flatnonzero(stood.are("baseline moved")))
-    assert {each.row.variant for each in moved} == UNCHANGED
+    assert {one.row.variant for one in each(moved)} == UNCHANGED
     rows = overview.table(store.current(), MACHINE, moved)
     assert "own_change" in overview_rows.csv_text(rows).splitlines()[0]
     assert rows[0]["baseline_change"] == pytest.approx(-1.65, abs=0.05)

@@ -5,6 +5,7 @@ import math
 import random
 
 import pytest
+from compared import each
 from served import cells, words
 from trees import analysed, open_store, record, write_measurement
 
@@ -86,7 +87,7 @@ def said(opened, machine):
 
 def test_noise_of_unknown_size_is_not_coloured_or_counted(laptop):
     stood = stand(laptop, LAPTOP)
-    assert max(abs(one.worse or 0.0) for one in stood) > math.log(2)
+    assert max(abs(one.worse or 0.0) for one in each(stood)) > math.log(2)
     assert {(sign, kind) for sign, kind, _ in drawn(laptop, LAPTOP).values()} == {("", "cell")}
     assert counted(stood, laptop[1].of_machine(laptop[0].current(), LAPTOP)) == []
     text = said(laptop, LAPTOP)
@@ -137,6 +138,6 @@ def test_an_odd_point_at_the_earlier_commit_is_no_change_of_the_newest(tmp_path)
     write(root, LAPTOP, 11, noise=0.05, slower=lambda n, case: 2.0 if n == 0 else 1.0, half=1.05)
     laptop = opened(root)
     stood = stand(laptop, LAPTOP)
-    assert min(one.worse for one in stood if one.worse is not None) < -0.5
-    assert not any(one.beyond_noise for one in stood)
+    assert min(one.worse for one in each(stood) if one.worse is not None) < -0.5
+    assert not any(one.beyond_noise for one in each(stood))
     assert {kind for _, kind, _ in drawn(laptop, LAPTOP).values()} == {"cell"}

@@ -1,6 +1,7 @@
 """Exact quantities beside each other: any change has a verdict, also one from zero, which has no ratio."""
 
 import pytest
+from compared import each
 from exact import KEY, code, write_exact_history
 from history import commits_of
 
@@ -35,7 +36,8 @@ def test_two_commits_are_compared_without_statistics(history):
 
 def test_the_overview_needs_no_detector(history):
     results, _ = history
-    found = {one.row.suite: one for one in statuses(results, MACHINE, results.commits(MACHINE)[0], None, Thresholds())}
+    stood = statuses(results, MACHINE, results.commits(MACHINE)[0], None, Thresholds())
+    found = {one.row.suite: one for one in each(stood)}
     assert (found["linear.spills"].verdict, found["linear.spills"].worse) == ("slower", None)
     assert (found["linear.launches"].verdict, found["linear.kept"].verdict) == ("faster", "same")
     assert found["linear.registers"].beyond_noise

@@ -6,6 +6,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from compared import each
 from history import write_foreign
 from served import cells, words
 from trees import analysed, open_store, record, write_measurement
@@ -89,7 +90,7 @@ def quiet(tmp_path_factory):
 
 
 def verdicts(shown):
-    return {suite: {one.verdict for one in shown.stood if one.row.suite == suite} for suite in (ENDED, HOLE, NEW)}
+    return {suite: {one.verdict for one in each(shown.stood) if one.row.suite == suite} for suite in (ENDED, HOLE, NEW)}
 
 
 def test_only_a_series_without_an_earlier_point_is_new(quiet):
@@ -104,7 +105,7 @@ def test_only_what_the_machine_can_measure_is_stale(tmp_path):
     store = open_store(tmp_path / "results")
     [machine] = store.current().machines
     stood = overview.statuses_of(store.current(), machine, hash_of(1), 0, analysed(store, tmp_path))
-    assert {one.row.case: (one.stale, one.absent) for one in stood} == {
+    assert {one.row.case: (one.stale, one.absent) for one in each(stood)} == {
         record().case: (False, False),
         "later": (True, False),
         "too large": (False, True),
@@ -112,7 +113,7 @@ def test_only_what_the_machine_can_measure_is_stale(tmp_path):
 
 
 def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
-    ended = [one for one in quiet.stood if one.row.suite == ENDED]
+    ended = [one for one in each(quiet.stood) if one.row.suite == ENDED]
     assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
     drawn = words(counted(quiet.stood, quiet.picture))
     assert json.dumps("◌ 4 no longer measured") in drawn
@@ -143,9 +144,9 @@ def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
     root = tmp_path / "results"
     write(root, factor=lambda place: spike if place == COMPARED else 1.0)
     shown = looked_at(root)
-    compared = [one for one in shown.stood if one.worse is not None]
+    compared = [one for one in each(shown.stood) if one.worse is not None]
     assert {round(abs(one.worse), 1) for one in compared} == {0.2}
-    assert not any(one.beyond_noise for one in shown.stood)
+    assert not any(one.beyond_noise for one in each(shown.stood))
     assert "not confirmed" not in words(counted(shown.stood, shown.picture))
 
 
@@ -154,14 +155,14 @@ def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
     root = tmp_path / "results"
     write(root, factor=lambda place: {COMPARED: 1.2, COMPARED + 1: 1.5}.get(place, 1.0))
     shown = looked_at(root)
-    compared = [one for one in shown.stood if one.worse is not None]
+    compared = [one for one in each(shown.stood) if one.worse is not None]
     assert compared
     assert all(one.beyond_noise for one in compared)
 
 
 def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):
     found = compare_commit(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
-    new = {(one.row.suite, one.row.case) for one in found if one.difference.verdict == "new"}
+    new = {(one.row.suite, one.row.case) for one in each(found) if one.verdict == "new"}
     assert new == {(NEW, case(n)) for n in range(4)}
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from compared import each
 from trees import read
 
 from lockstep.compare.difference import Scope, call, compare_rows
@@ -111,10 +112,10 @@ def test_a_verdict_needs_size_and_certainty(two):
     noise = {key: CASES[key.suite.removeprefix("suite.track_")][5] for key in keys}
     places = np.array([two.before.find(key) for key in keys])
     found = compare_rows(two.before, places, two.after, Thresholds(), Scope(), noise)
-    verdicts = {key.suite.removeprefix("suite.track_"): each.verdict for key, each in zip(keys, found, strict=True)}
+    verdicts = {key.suite.removeprefix("suite.track_"): one.verdict for key, one in zip(keys, each(found), strict=True)}
     assert verdicts == {name: case[6] for name, case in CASES.items()}
     at_once = compare_rows(two.before, np.full(len(keys), -1), two.after, Thresholds(), Scope())
-    assert {each.verdict for each in at_once} == {"new", "failed"}
+    assert {one.verdict for one in each(at_once)} == {"new", "failed"}
 
 
 def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):

@@ -1,6 +1,7 @@
 """Commits off the line: pages show them apart, with their size against the commit where they forked."""
 
 import pytest
+from compared import each
 from measured_repository import Repository
 from trees import analysed, open_store
 
@@ -38,12 +39,12 @@ def test_the_page_of_a_commit_off_the_line_compares_with_the_fork(place):
     assert f"apart from the line, forked at {line[1][:8]}" in text
     assert f"compared with {line[1][:8]}" in text
     found = compare_commit(results, "box", experiment, findings.of_machine(results, "box"), Thresholds())
-    [one] = found
+    [one] = each(found)
     assert [earlier.hash for earlier in found.earlier.values()] == [line[1]]
-    assert one.difference.percent == pytest.approx(100)
+    assert one.percent == pytest.approx(100)
     # The commit of the line after the fork does not compare with the experiment.
-    [after] = compare_commit(results, "box", line[2], None, Thresholds())
-    assert after.difference.percent == pytest.approx(0)
+    [after] = each(compare_commit(results, "box", line[2], None, Thresholds()))
+    assert after.percent == pytest.approx(0)
 
 
 def test_compare_offers_commits_off_the_line_last(place):
@@ -128,8 +129,8 @@ def test_the_line_of_another_branch_has_pages_of_its_own(tmp_path):
     results = open_store(repository.results, repo=repository.folder, branches=["main", "release"]).current()
     text = words(commit_page.layout(results, CommitAddress(release)))
     assert f"on box (branch release) · ← {fork[:8]}" in text
-    [one] = compare_commit(results, "box (branch release)", release, None, Thresholds())
-    assert one.difference.percent == pytest.approx(100)
+    [one] = each(compare_commit(results, "box (branch release)", release, None, Thresholds()))
+    assert one.percent == pytest.approx(100)
     assert "1 of 3 measured commits is on the line of release alone" in results.line_note
 
 

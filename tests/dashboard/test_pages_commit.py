@@ -1,6 +1,7 @@
 """One commit: every series against the commit measured before it."""
 
 import pytest
+from compared import each
 from served import words
 from showcase import COMMITS, FAST, FREE
 from test_dashboard_app import call
@@ -9,6 +10,7 @@ from test_pages_overview import shown
 from dashboard.address import CommitAddress, parse_commit
 from dashboard.server.app import create_app, page
 from lockstep.compare.at_commit import compare_commit
+from lockstep.history.row_keys import PARTS
 
 __all__ = ["shown"]
 
@@ -24,20 +26,21 @@ def compared(shown, place, machine=FAST):
 
 def test_a_step_is_told_at_its_commit_and_at_no_other(shown):
     found = compared(shown, STEP)
-    at = {(one.row.variant, one.row.case): one for one in found}
+    at = {(one.row.variant, one.row.case): one for one in each(found)}
     told = at["triton", "M=8,K=64"]
     results = shown[0].current()
     assert found.earlier[told.row.suite] == results.commits(FAST)[STEP - 1]
-    assert told.difference.verdict == "slower"
-    assert told.difference.quantity == "speedup"
-    assert told.difference.percent == pytest.approx(100 * (told.before.speedup.value / told.row.speedup.value - 1))
-    assert at["torch", "M=8,K=64"].difference.quantity == "latency"
-    assert {one.difference.verdict for one in compared(shown, STEP - 3)} <= {"same", "unsure"}
+    assert told.verdict == "slower"
+    assert PARTS[told.quantity] == "speedup"
+    before = found.differences.before[told.earlier]
+    assert told.percent == pytest.approx(100 * (before.speedup.value / told.row.speedup.value - 1))
+    assert PARTS[at["torch", "M=8,K=64"].quantity] == "latency"
+    assert {one.verdict for one in each(compared(shown, STEP - 3))} <= {"same", "unsure"}
 
 
 def test_what_failed_comes_first_and_the_first_commit_is_new(shown):
-    assert compared(shown, COMMITS - 1)[0].difference.verdict == "failed"
-    assert {one.difference.verdict for one in compared(shown, 0)} == {"new"}
+    assert next(each(compared(shown, COMMITS - 1))).verdict == "failed"
+    assert {one.verdict for one in each(compared(shown, 0))} == {"new"}
     assert len(compare_commit(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds)) == 0
 
 

@@ -4,7 +4,6 @@ import gc
 import sys
 import tracemalloc
 
-import numpy as np
 import pytest
 from bench.make_tree import write_many
 from served import call, cells, words
@@ -15,14 +14,12 @@ from dashboard.pages import commit, family, overview
 from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import health_of
 from dashboard.pages.overview_families import MOST_SUITES, families
-from dashboard.pages.overview_table import VALUES, cells_of
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.series_of_suite import keys_of, suites
-from lockstep.compare.series_status import Statuses
 from lockstep.history.model import Series, SeriesKey
 from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds
@@ -140,23 +137,10 @@ def test_long_tables_are_sent_block_by_block(trees):
 def test_the_table_of_families_has_a_limit(trees):
     results = trees[FEW].current()
     stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    assert len({each.row.suite for each in stood}) == FEW
+    assert len({key.suite for key in stood.rows.keys}) == FEW
     assert len(cells(families(results, stood))) == MOST_SUITES
     found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
     assert len(commit.families(found)) == commit.MOST_FAMILIES + 1
-
-
-def test_the_table_of_families_makes_two_statuses_of_each_shape(trees, monkeypatch):
-    results = trees[FEW].current()
-    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    # Three variants of each shape.
-    stood = stood.select(np.repeat(np.arange(len(stood)), 3))
-    made = []
-    take = Statuses.__getitem__
-    monkeypatch.setattr(Statuses, "__getitem__", lambda self, place: made.append(place) or take(self, place))
-    families(results, stood)
-    # Iterating a sequence asks for one more, and finds the end.
-    assert len(made) == MOST_SUITES * 2 * 2
 
 
 def test_a_machine_that_is_gone_has_nothing_to_show(trees):
@@ -199,16 +183,15 @@ def test_the_keys_of_a_suite_are_looked_up(trees):
     assert index.series_of([SeriesKey("machine-0", "unknown")]) == []
 
 
-def test_the_servers_values_are_those_of_the_grid(trees):
-    results = trees[FEW].current()
-    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
-    columns = {name: values(stood) for name, values in VALUES.items()}
-    for place, row in enumerate(cells_of(results, "machine-0", stood[:50])):
-        assert {name: values[place] for name, values in columns.items()} == {name: row[name] for name in columns}
+class Items(list):
+    """Rows of a grid that are no series."""
+
+    def select(self, places):
+        return Items(self[place] for place in places)
 
 
-ITEMS = [{"name": f"M={n}", "n": None if n == 3 else n % 7 + n / 100} for n in range(20)]
-COLUMNS = {name: lambda items, name=name: [item[name] for item in items] for name in ("name", "n")}
+ITEMS = Items({"case": f"M={n}"} | ({} if n == 3 else {"n": n % 7 + n / 100}) for n in range(20))
+COLUMNS = {name: lambda items, name=name: [item.get(name) for item in items] for name in ("case", "n")}
 
 
 def number(kind, wanted=None, to=None):
@@ -216,7 +199,7 @@ def number(kind, wanted=None, to=None):
 
 
 def names(request, search=""):
-    return [ITEMS[place]["name"] for place in chosen_rows(ITEMS, COLUMNS, request, search)]
+    return [ITEMS[place]["case"] for place in chosen_rows(ITEMS, COLUMNS, request, search)]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +209,8 @@ def names(request, search=""):
         ({"n": number("inRange", 0.5, 2)}, {"M=1", "M=8", "M=15"}),
         ({"n": number("blank")}, {"M=3"}),
         ({"n": number("greaterThan", "x")}, {f"M={n}" for n in range(20)}),
-        ({"name": {"filterType": "text", "type": "endsWith", "filter": "=7"}}, {"M=7"}),
-        ({"name": {"filterType": "text", "type": "equals", "filter": "m=17"}}, {"M=17"}),
+        ({"case": {"filterType": "text", "type": "endsWith", "filter": "=7"}}, {"M=7"}),
+        ({"case": {"filterType": "text", "type": "equals", "filter": "m=17"}}, {"M=17"}),
         ({"unknown": number("equals", 1)}, {f"M={n}" for n in range(20)}),
         (
             {"n": {"operator": "OR", "conditions": [number("lessThan", 0.05), number("greaterThan", 6.1)]}},
@@ -240,13 +223,13 @@ def test_the_grids_filters_are_understood(model, wanted):
 
 
 def test_the_grids_order_is_understood():
-    by_name = names({"sortModel": [{"colId": "name", "sort": "desc"}]})
+    by_name = names({"sortModel": [{"colId": "case", "sort": "desc"}]})
     assert by_name == [f"M={n}" for n in range(19, -1, -1)]
     by_number = names({"sortModel": [{"colId": "n", "sort": "asc"}]})
     assert by_number[:3] == ["M=0", "M=7", "M=14"]
     assert by_number[-1] == "M=3"
     assert names({}, "m=1 =1") == ["M=1", *(f"M={n}" for n in range(10, 20))]
-    answer = block(ITEMS, COLUMNS, {"startRow": 5, "endRow": 10**9}, list)
+    answer = block(ITEMS, COLUMNS, {"startRow": 5, "endRow": 10**9})
     assert (len(answer["rowData"]), answer["rowCount"]) == (15, 20)
 
 
@@ -255,11 +238,11 @@ def test_the_grids_order_is_understood():
     [
         {"startRow": "x", "endRow": None},
         {"filterModel": [1], "sortModel": {"a": 1}, "startRow": -5, "endRow": 3},
-        {"filterModel": {"name": {"type": [], "filter": {}}}, "sortModel": [None, {"colId": []}]},
+        {"filterModel": {"case": {"type": [], "filter": {}}}, "sortModel": [None, {"colId": []}]},
         {"filterModel": {"n": {"filterType": "number", "type": {}, "filter": []}}},
         {"filterModel": {"n": {"operator": 7, "conditions": [None, {"conditions": [{}]}]}}},
     ],
 )
 def test_a_request_that_no_grid_sends_is_answered(request_):
-    answer = block(ITEMS, COLUMNS, request_, list)
+    answer = block(ITEMS, COLUMNS, request_)
     assert answer["rowData"] == ITEMS[: max(request_.get("endRow") or 0, 0)]
