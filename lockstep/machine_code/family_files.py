@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,14 +91,9 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
 
     Comments, layout, and docstrings that no module reads, do not count.
     """
-    before, after = family_files(base, packages, suite), family_files(head, packages, suite)
-    if before.lacking or after.lacking or before.files.keys() != after.files.keys():
-        return False
-    return all(
-        text == after.files[name]
-        or (not before.reads_text and name.endswith(".py") and _code(text) == _code(after.files[name]) != "")
-        for name, text in before.files.items()
-    )
+    before, after = (family_files(root, packages, suite) for root in (base, head))
+    differing = {name for name, _ in before.files.items() ^ after.files.items()}
+    return not before.lacking and not after.lacking and before.code(differing) == after.code(differing)
 
 
 def sources_digest(root: Path, packages: Sequence[str], suite: Suite) -> str:
@@ -108,12 +103,8 @@ def sources_digest(root: Path, packages: Sequence[str], suite: Suite) -> str:
     digest is "" if the tree lacks what the suite imports.
     """
     found, definition = family_files(root, packages, suite), definition_files(suite, packages)
-    if found.lacking:
-        return ""
-    files = {name: text for source in (definition, found) for name, text in source.files.items()}
-    if not found.reads_text:
-        files |= {name: _code(text).encode() or text for name, text in files.items() if name.endswith(".py")}
-    return digest(files)
+    definition.reads_text = found.reads_text
+    return "" if found.lacking else digest(definition.code(definition.files) | found.code(found.files))
 
 
 def definition_packages(suite: Suite, packages: Sequence[str]) -> tuple[str, ...]:
@@ -208,6 +199,13 @@ class SourceFiles:
     def files(self) -> dict[str, bytes]:
         """Return the contents of the files by path."""
         return functools.reduce(dict.__or__, [self._data(top) for top in self.tops if self._modules], self._modules)
+
+    def code(self, names: Collection[str]) -> dict[str, bytes]:
+        """Return what counts of these files: a digest of a module's code, all of another file."""
+        chosen = {name: text for name, text in self.files.items() if name in names}
+        if self.reads_text:
+            return chosen
+        return {name: _code(text) if name.endswith(".py") else text for name, text in chosen.items()}
 
     def has(self, module: str, name: str) -> bool:
         """Return whether the tree has a module and, as far as its text shows, a name in the module."""
@@ -305,12 +303,12 @@ def _facts(file: str, text: bytes) -> _Facts:
 
 
 @functools.lru_cache(maxsize=8192)
-def _code(text: bytes) -> str:
-    """Return a digest of a module's syntax tree without docstrings; "" if the text is not Python."""
+def _code(text: bytes) -> bytes:
+    """Return a digest of a module's syntax tree without docstrings; the text itself if it is not Python."""
     try:
-        return digest(ast.dump(without_docstrings(ast.parse(text))))
+        return digest(ast.dump(without_docstrings(ast.parse(text)))).encode()
     except (SyntaxError, ValueError):
-        return ""
+        return text
 
 
 def _module(file: str) -> tuple[str, bool]:
