@@ -24,15 +24,14 @@ class MachineCode:
     """Machine code of a kernel, produced by the assembler.
 
     Attributes:
-        fingerprint: digest of instructions, constants and launch attributes; it does not depend on folder or comments.
+        fingerprint: digest of instructions, constants and launch attributes
+            (``lockstep.machine_code.compiling.cubin.fingerprint``); it does not depend on folder or comments.
         spill_bytes: bytes of local memory per thread, which holds spilled registers (the driver's n_spills × 4).
         shared_bytes: bytes of shared memory per block.
         mix: number of instructions in the code, by class ("HGMMA", "TMA", "STL", …, "all"); no zeros.
         blocks: blocks that fit on a multiprocessor at once; 0 if not even one fits.
         limit: the resource that limits ``blocks``: "registers", "shared memory", "warps", "blocks", "tensor memory", or
             several of them, as in "registers and shared memory".
-        loaded: fingerprint of the file that Triton loads. From ``sm_100`` on it may differ each time that the same
-            kernel is assembled (``lockstep.machine_code.compiling.build``), so it is not compared.
     """
 
     fingerprint: str
@@ -42,7 +41,6 @@ class MachineCode:
     mix: Mapping[str, int] = field(default_factory=dict, hash=False)
     blocks: int = 0
     limit: str = ""
-    loaded: str = field(default="", compare=False)
 
     @property
     def figures(self) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.machine_code.compiling.cubin import VARIES_FROM, loaded_fingerprint
+from lockstep.machine_code.compiling.cubin import fingerprint
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.record.model import Code, Kernel
 
@@ -25,7 +25,7 @@ class Observer:
     def __init__(self, known: Mapping[CaseKey, CaseCode] | None = None) -> None:
         self._known = known or {}
         kernels = (kernel for code in self._known.values() for kernel in code.kernels)
-        self._machines = {kernel.machine.loaded: kernel.machine for kernel in kernels if kernel.machine}
+        self._machines = {kernel.fingerprint: kernel.machine for kernel in kernels if kernel.machine}
         self._launched: dict[CaseKey, list[Any]] = {}
         self._kernels: dict[str, Kernel | None] = {}
         self._apart = False
@@ -79,15 +79,16 @@ class Observer:
         """Return the record of a compiled kernel; None if it has no cubin (interpreted, or for another maker's GPU)."""
         identity = str(getattr(compiled, "hash", ""))
         if identity not in self._kernels:
-            loaded = loaded_fingerprint(compiled)
-            self._kernels[identity] = self._read(compiled, loaded) if loaded else None
+            try:
+                self._kernels[identity] = self._read(compiled, fingerprint(compiled.asm, compiled.metadata))
+            except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+                self._kernels[identity] = None
         return self._kernels[identity]
 
-    def _read(self, compiled: Any, loaded: str) -> Kernel:
+    def _read(self, compiled: Any, code: str) -> Kernel:
         metadata, registers, spills = compiled.metadata, *(getattr(compiled, n, None) for n in ("n_regs", "n_spills"))
         # Triton's n_spills is the driver's bytes of local memory divided by 4, the size of a register.
         figures = registers, None if spills is None else 4 * spills, int(metadata.shared)
-        machine = self._machines.get(loaded)
-        code = machine.fingerprint if machine else loaded if metadata.target.arch < VARIES_FROM else ""
+        machine = self._machines.get(code)
         options = (getattr(metadata, name, None) for name in ("num_warps", "num_stages"))
         return Kernel(str(metadata.name), code, *figures, machine.mix if machine else {}, *options)

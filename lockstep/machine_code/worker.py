@@ -35,7 +35,7 @@ def main() -> int:
 
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gpu.triton_assembler import keep_toolchain
-    from lockstep.machine_code.compiling.build import build, compile_seconds, fix_addresses, identify
+    from lockstep.machine_code.compiling.build import build, compile_seconds, identify
     from lockstep.machine_code.compiling.compiler_facts import compiler_facts
     from lockstep.machine_code.tracing.simulated_target import untraceable_triton
     from lockstep.machine_code.tracing.trace_suites import Tracer
@@ -44,7 +44,6 @@ def main() -> int:
 
     if too_old := untraceable_triton():
         sys.exit(too_old)
-    fix_addresses()
     keep_toolchain()
     suites = load_suites(options.benchmarks)
     import_from(options.tree, options.packages)

@@ -130,7 +130,8 @@ class TritonCode:
             files = {Path(name).suffix: Path(path) for name, path in self._files[function].items()}
             try:
                 metadata = SimpleNamespace(**json.loads(files[".json"].read_text()))
-                self._known[function] = fingerprint(files[".cubin"].read_bytes(), metadata)
+                asm = {"ptx": files[".ptx"].read_text(), "cubin": files[".cubin"].read_bytes()}
+                self._known[function] = fingerprint(asm, metadata)
             except (OSError, KeyError, ValueError, IndexError):
                 return ""  # Triton's cache was emptied, or has files of another form
         return self._known.get(function, "")

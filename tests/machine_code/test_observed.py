@@ -48,7 +48,7 @@ PROGRAM = """
         plain = Observer()
         kernel = launch(plain)
         first = plain.code(KEY)
-        machines = [MachineCode(one.code, 8, 0, 0, {"all": 7}, loaded=one.code) for one in first.kernels]
+        machines = [MachineCode(one.code, 8, 0, 0, {"all": 7}) for one in first.kernels]
         traced = CaseCode(tuple(KernelCode("add", "i", "f:1", {}, machine) for machine in machines), ("launch",))
         answers = []
         for known in (traced, CaseCode(traced.kernels[:1], ("launch",))):

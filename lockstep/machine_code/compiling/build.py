@@ -2,33 +2,26 @@
 
 A request to compile holds Triton's own objects, which cannot be sent between processes; a forked process has copies.
 
-CUDA 13's assembler, which Triton uses for ``sm_100`` and newer, assigns some registers depending on addresses in its
-own memory: 20 runs on the same PTX gave two register assignments, 13 times one and 7 times the other. With address
-randomisation off, all 20 runs agree. The length of the source path still moves allocations. So kernels of these
-targets are assembled once more for their fingerprints, without lines and paths, and at fixed addresses.
-
 All functions take distinct requests for one target, and start at most the given number of processes. They call ``beat``
 after each task, to show that they go on.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import hashlib
 import inspect
 import math
-import re
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.machine_code.compiling.cubin import VARIES_FROM, fingerprint, mixes, registers_and_stack
+from lockstep.machine_code.compiling.cubin import fingerprint, mixes, registers_and_stack
 from lockstep.machine_code.model import KernelCode, MachineCode
 from lockstep.machine_code.targets import occupancy
 from lockstep.machine_code.tracing.recorded_launches import Request
@@ -42,14 +35,6 @@ BATCH = 4
 
 #: Compile options of a kernel that reports show.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-
-#: Flag of ``personality(2)``: programs that this process starts later get no randomised addresses.
-ADDR_NO_RANDOMIZE = 0x0040000
-
-_LINES = re.compile(
-    r"^\s*(?:\.loc|\.file)\b.*\n|^\$L__(?:tmp|func_begin|func_end|pc)\d*:\s*\n|[ \t]*//.*$",
-    re.MULTILINE,
-)
 
 
 def identify(requests: Sequence[Request], tree: Path, processes: int, beat: Beat) -> list[KernelCode]:
@@ -174,36 +159,11 @@ def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     target = request.target.for_triton()
     kernel = compile_kernel(request.source, target=target, options=request.options.__dict__)
     cubin, metadata = kernel.asm["cubin"], kernel.metadata
-    loaded = fingerprint(cubin, metadata)
-    if request.target.arch >= VARIES_FROM:
-        cubin = assemble(kernel.asm["ptx"], request.options.__dict__, target)
     registers, stack = registers_and_stack(cubin)
     columns = getattr(metadata, "tmem_size", None) or 0
     fits = occupancy(request.target, metadata.num_warps, registers, metadata.shared, columns)
-    machine = MachineCode(fingerprint(cubin, metadata), registers, stack, metadata.shared, {}, *fits, loaded)
-    return machine, kernel.asm["cubin"]
-
-
-def fix_addresses() -> None:
-    """Turn off address randomisation for the programs that this process starts, where the system allows that."""
-    personality = getattr(ctypes.CDLL(None, use_errno=True), "personality", None)
-    if personality is not None and (now := personality(0xFFFFFFFF)) >= 0:
-        personality(now | ADDR_NO_RANDOMIZE)
-
-
-def assemble(ptx: str, options: Mapping[str, Any], target: Any) -> bytes:
-    """Return the cubin of a kernel's PTX, assembled without line information and paths, for Triton's ``target``."""
-    # Imported here: Triton is slow to import.
-    from triton.compiler.compiler import make_backend
-
-    backend = make_backend(target)
-    cubin: bytes = backend.make_cubin(without_lines(ptx), {}, backend.parse_options(dict(options)), target.arch)
-    return cubin
-
-
-def without_lines(ptx: str) -> str:
-    """Return PTX without line numbers, comments and debug information; it does not depend on the source's folder."""
-    return _LINES.sub("", ptx.partition("\t.section\t.debug_")[0])
+    machine = MachineCode(fingerprint(kernel.asm, metadata), registers, stack, metadata.shared, {}, *fits)
+    return machine, cubin
 
 
 def _source(function: Any, tree: Path) -> str:
