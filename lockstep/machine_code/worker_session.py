@@ -82,12 +82,11 @@ class Session:
         names = list(suites)
         while True:
             try:
-                event = self._ask("traced", trace={"suites": names, "skip": self._skip, "cases": cases})
+                event = self.request("tracing", "traced", trace={"suites": names, "skip": self._skip, "cases": cases})
                 break
-            except WorkerDied as died:
-                self.close()
-                if not died.variant:
-                    raise TracingFailed(f"tracing {self.tree.label} failed: {died.how}") from died
+            except TracingFailed as failed:
+                if not isinstance(died := failed.__cause__, WorkerDied) or not died.variant:
+                    raise
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
         self._traced.update(names)
         kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
@@ -100,9 +99,20 @@ class Session:
         }
 
     def request(self, doing: str, answer: str, **request: Any) -> dict[str, Any]:
-        """Send a request to the process, and return its answer; an error says what the process was ``doing``."""
+        """Send a request to the process, started if needed, and return its answer.
+
+        Raises:
+            TracingFailed: the process died; the message says what it was ``doing``.
+        """
         try:
-            return self._ask(answer, **request)
+            if self._worker is None:
+                self._worker = self._start()
+                if not self._stopped:
+                    self._worker.wait("ready")
+            if self._stopped:
+                raise WorkerDied("", "stopped")
+            self._worker.ask(request)
+            return self._worker.wait(answer)
         except WorkerDied as died:
             self.close()
             raise TracingFailed(f"{doing} {self.tree.label} failed: {died.how}") from died
@@ -136,14 +146,3 @@ class Session:
         return Watched(
             "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=toolchain.folders
         )
-
-    def _ask(self, answer: str, **request: Any) -> dict[str, Any]:
-        """Send a request to the worker, which is started if needed, and return the answer; raise ``WorkerDied``."""
-        if self._worker is None:
-            self._worker = self._start()
-            if not self._stopped:
-                self._worker.wait("ready")
-        if self._stopped:
-            raise WorkerDied("", "stopped")
-        self._worker.ask(request)
-        return self._worker.wait(answer)

@@ -12,7 +12,7 @@ from rich.table import Table
 from lockstep.machine_code.compiling.compiler_facts import compiler_differences
 from lockstep.machine_code.differences.compare import Comparison
 from lockstep.machine_code.differences.difference_sentences import KINDS, VERDICTS, CodeChange
-from lockstep.machine_code.exact_quantities import QuantityChange, quantity_ranges
+from lockstep.machine_code.exact_quantities import QuantityChange, quantity_ranges, why_unknown
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, Obstacle
 from lockstep.record.console import plain_table
 
@@ -58,14 +58,9 @@ def code_table(codes: Mapping[CaseKey, CaseCode], title: str) -> Table:
 
 
 def unknown_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:
-    """Yield a line for each reason why a case is not traced, or refused."""
-
-    def reason(key: CaseKey) -> str:
-        code = codes[key]
-        return f"not traced: {code.unknown}" if code.unknown else (code.host or ("",))[-1]
-
-    told = [key for key in codes if reason(key).startswith(("not traced: ", "refuses: "))]
-    yield from (f"{reason(keys[0])} ({used_by(keys)})" for keys in _grouped(told, reason))
+    """Yield a line for each reason why quantities of a case are not known."""
+    reasons = {key: reason for key, code in codes.items() if (reason := why_unknown(code))}
+    yield from (f"{reasons[keys[0]]} ({used_by(keys)})" for keys in _grouped(reasons, lambda key: reasons[key]))
 
 
 def host_lines(codes: Mapping[CaseKey, CaseCode]) -> Iterator[str]:

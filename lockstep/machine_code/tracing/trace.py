@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch._prims_common import make_contiguous_strides_for
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_iter
@@ -187,7 +188,8 @@ class Trace(TorchDispatchMode):
         number = self._numbers.setdefault(self._storage(tensor), len(self._numbers))
         dtype = str(tensor.dtype).removeprefix("torch.").replace("bfloat", "bf").replace("float", "f")
         text = f"t{number} {dtype}[{','.join(str(size) for size in tensor.shape)}]"
-        if tensor.stride() != _usual_strides(tensor.shape):
+        # ``is_contiguous`` ignores dimensions of size 1, whose strides matter too.
+        if tensor.stride() != make_contiguous_strides_for(tensor.shape):
             text += f" by {','.join(str(step) for step in tensor.stride())}"
         marks = [f"on {tensor.device.type}"] if tensor.device.type != "meta" else []
         marks += ["conjugated"] if tensor.is_conj() else []
@@ -212,15 +214,6 @@ def _content(tensor: torch.Tensor) -> str:
     with _disable_current_modes():
         content: Any = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
         return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _usual_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a new tensor. ``is_contiguous`` ignores dimensions of size 1, whose strides matter too."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, sources: Sources) -> Trace:
