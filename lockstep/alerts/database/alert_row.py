@@ -90,12 +90,12 @@ def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today
 
 def write_log(connection: Connection, number: int, who: str, what: str, state: str, note: str) -> None:
     """Add a line to an alert's log."""
-    connection.execute(insert(EVENT).values({"alert_id": number, **log_line(who, what, state, note)}))
+    connection.execute(insert(EVENT).values(log_line(number, who, what, state, note)))
 
 
-def log_line(who: str, what: str, state: str, note: str) -> dict[str, Any]:
-    """Return a line of an alert's log by column, with the current time and without the number of the alert."""
-    return {"at": now_ms(), "who": who, "what": what, "state": state, "note": note}
+def log_line(number: int, who: str, what: str, state: str, note: str) -> dict[str, Any]:
+    """Return a line of an alert's log by column, with the current time."""
+    return {"alert_id": number, "at": now_ms(), "who": who, "what": what, "state": state, "note": note}
 
 
 def read_alert(connection: Connection, number: int) -> Tracked:

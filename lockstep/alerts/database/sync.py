@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
 
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
@@ -26,11 +26,10 @@ from lockstep.alerts.database.automatic_transitions import (
     merged,
     needs_no_action,
 )
-from lockstep.alerts.database.bulk_insert import NewAlerts
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.renames import Renamed, key_hash, rename
-from lockstep.alerts.database.schema import ALERT, MEMBER
+from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
 from lockstep.alerts.model import URGENT, Alert, FoundChange
 from lockstep.record.quantity import APART
@@ -84,7 +83,12 @@ class Sync:
         self.today = today
         self.outcome = _Outcome()
         self.known: dict[int, Row[Any]] = {}
-        self._new = NewAlerts()
+        # One statement per alert would take half a minute for 40,000 alerts, so the rows are inserted at once.
+        self._new: list[dict[str, Any]] = []
+        self._lines: list[dict[str, Any]] = []
+        self._claims: list[dict[str, Any]] = []
+        #: No other process opens alerts during the transaction, so the numbers are known before the rows are inserted.
+        self._next = (connection.scalar(select(func.max(ALERT.c.id))) or 0) + 1
         #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
         self.moved: dict[str, int] = {}
         self._number_of_fingerprint: dict[str, int] = {}
@@ -113,17 +117,17 @@ class Sync:
                     self._open(part)
                 else:
                     parts[number].append(part)
-        numbers = self._new.insert(self.connection)
-        self.outcome.opened = [numbers[number] for number in self.outcome.opened]
+        self._insert()
         for number, row in self.known.items():
             if number in parts:
                 self._update(row, merged(parts[number]))
             else:
                 self._resolve_missing(row)
-        for place in sorted(numbers.keys() & parts.keys()):
-            row = self.connection.execute(select(ALERT).where(ALERT.c.id == numbers[place])).one()
-            self._update(row, merged(parts[place]))
-        self._new.insert(self.connection)
+        for number in sorted(parts.keys() - self.known.keys()):
+            row = self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one()
+            self._update(row, merged(parts[number]))
+        if self._claims:
+            self.connection.execute(insert(MEMBER), self._claims)
         if self._revised:
             columns: dict[str, Any] = {
                 name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
@@ -131,6 +135,16 @@ class Sync:
             same_number = ALERT.c.id == bindparam("number")
             self.connection.execute(update(ALERT).where(same_number).values(columns), self._revised)
         return Synced(*(tuple(sorted(numbers)) for numbers in vars(self.outcome).values()))
+
+    def _insert(self) -> None:
+        """Insert the new alerts with the first lines of their logs."""
+        if not self._new:
+            return
+        self.connection.execute(insert(ALERT), self._new)
+        if self.connection.dialect.name == "postgresql":
+            # PostgreSQL's own numbers go on behind these.
+            self.connection.execute(text("SELECT setval(pg_get_serial_sequence('alert', 'id'), max(id)) FROM alert"))
+        self.connection.execute(insert(EVENT), self._lines)
 
     def _take_over(self) -> None:
         """Find the stored alerts of changes that this analysis reports under new names."""
@@ -181,7 +195,10 @@ class Sync:
         if state in OPEN and self._is_archived(alert):
             state, ending, note = "resolved", "archived", _SILENT
         now = now_ms()
+        number = self._next
+        self._next += 1
         values = {
+            "id": number,
             "fingerprint": alert.fingerprint,
             "topic": alert.topic,
             "machine": alert.machine,
@@ -196,7 +213,8 @@ class Sync:
             "content": to_json(alert),
         }
         self.changed = True
-        number = self._new.add(values, log_line(who, "opened", state, note))
+        self._new.append(values)
+        self._lines.append(log_line(number, who, "opened", state, note))
         self._know(number, alert.fingerprint, _place_of(alert), alert.commits)
         self._claim(number, alert)
         if state in OPEN:
@@ -290,7 +308,7 @@ class Sync:
         """Store that the alert owns its changes. Return the number of new changes."""
         new = [key for key in dict.fromkeys(key_hash(member.key) for member in alert.members) if key not in self.owner]
         if new:
-            self._new.assign(number, new)
+            self._claims += [{"alert_id": number, "key_hash": key} for key in new]
             self.owner |= dict.fromkeys(new, number)
         return len(new)
 
