@@ -4,7 +4,7 @@ The functions use only their arguments, which are arrays: no files, no clock, no
 describes the method and its measured quality.
 """
 
-from lockstep.detect.find_changes import Monitor, analyse, analyse_many
+from lockstep.detect.find_changes import analyse, analyse_many, continue_many
 from lockstep.detect.findings import Analysis, Change, Level, Noise
 from lockstep.detect.trend import Trend
 
@@ -12,9 +12,9 @@ __all__ = [
     "Analysis",
     "Change",
     "Level",
-    "Monitor",
     "Noise",
     "Trend",
     "analyse",
     "analyse_many",
+    "continue_many",
 ]

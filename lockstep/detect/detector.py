@@ -44,8 +44,6 @@ Mask = NDArray[np.bool_]
 
 #: Lengths at which the noise of a series is estimated again: often at first, then every ``WINDOW`` points.
 _FIRST_BLOCKS = (3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, WINDOW)
-#: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.
-TOGETHER = 500
 #: Numbers of points at the newest level at which its beginning is located again.
 _LOOK_AGAIN = (5, 8, 12, 20, 32, 48, 64, 96)
 #: A change is located within this many points of where it was reported.
@@ -65,12 +63,15 @@ _SMALLEST_NUMBER = 1e-100
 
 
 class Detector:
-    """The points of many series, and their reported changes.
+    """The points of several series, and their reported changes. Memory grows with the longest series.
 
     Args:
-        ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
+        trends: the series; each may be empty.
+        states: what an earlier detector knew after the first points of each series; ``None`` for nothing. Only the
+            later points are analysed.
 
     Attributes:
+        ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
         length: number of commits of each series.
         count: number of measured points of each series.
         values: the points [series, points]: logarithms for a ratio, otherwise the numbers.
@@ -80,44 +81,33 @@ class Detector:
         shifts: the reported changes, by series, in positions of ``values``.
     """
 
-    def __init__(self, ratio: Mask) -> None:
-        series = ratio.size
-        self.ratio = ratio
-        self.length: Ints = np.zeros(series, dtype=np.int64)
-        self.count: Ints = np.zeros(series, dtype=np.int64)
-        self.done: Ints = np.zeros(series, dtype=np.int64)
-        self.values: Floats = np.full((series, 8), np.nan)
-        self.errors: Floats = np.full((series, 8), np.nan)
-        self.resolution: Floats = np.full((series, 8), np.nan)
-        self.squares: Floats = np.full((series, 8), np.nan)
-        self.commit: Ints = np.zeros((series, 8), dtype=np.int64)
-        self.variance: Floats = np.full(series, np.nan)
-        self.slope: Floats = np.zeros(series)
-        self.shifts: list[list[Shift]] = [[] for _ in range(series)]
-
-    def load(self, trends: Sequence[Trend], states: Sequence[SeriesState | None] = ()) -> None:
-        """Analyse whole series, which have no points yet.
-
-        Args:
-            states: what an earlier detector knew after the first points of each series; ``None`` for nothing. Only the
-                later points are analysed.
-        """
-        if not trends:
-            return
+    def __init__(self, trends: Sequence[Trend], states: Sequence[SeriesState | None] = ()) -> None:
         at = [np.flatnonzero(np.isfinite(trend.values)) for trend in trends]
         errors = [np.full(len(trend), np.nan) if trend.errors is None else trend.errors for trend in trends]
-        self.length[:], self.count[:] = [len(trend) for trend in trends], [places.size for places in at]
-        self._widen(int(self.count.max()))
+        self.ratio: Mask = np.array([trend.ratio for trend in trends], dtype=np.bool_)
+        self.length: Ints = np.array([len(trend) for trend in trends], dtype=np.int64)
+        self.count: Ints = np.array([places.size for places in at], dtype=np.int64)
+        shape = len(trends), int(self.count.max(initial=1))
+        self.values: Floats = np.full(shape, np.nan)
+        self.errors: Floats = np.full(shape, np.nan)
+        self.resolution: Floats = np.full(shape, np.nan)
+        self.squares: Floats = np.full(shape, np.nan)
+        self.commit: Ints = np.zeros(shape, dtype=np.int64)
+        self.done: Ints = np.zeros(len(trends), dtype=np.int64)
+        self.variance: Floats = np.full(len(trends), np.nan)
+        self.slope: Floats = np.zeros(len(trends))
+        self.shifts: list[list[Shift]] = [[] for _ in trends]
         for row, state in enumerate(states):
             if state is not None:
                 self._restore(row, state)
-        self._put(
-            np.repeat(np.arange(len(trends)), self.count),
-            np.concatenate([np.arange(places.size) for places in at]),
-            np.concatenate([trend.values[places] for trend, places in zip(trends, at, strict=True)]),
-            np.concatenate([error[places] for error, places in zip(errors, at, strict=True)]),
-            np.concatenate(at),
-        )
+        if trends:
+            self._put(
+                np.repeat(np.arange(len(trends)), self.count),
+                np.concatenate([np.arange(places.size) for places in at]),
+                np.concatenate([trend.values[places] for trend, places in zip(trends, at, strict=True)]),
+                np.concatenate([error[places] for error, places in zip(errors, at, strict=True)]),
+                np.concatenate(at),
+            )
         self._report(np.flatnonzero(self.done < self.count))
 
     def state(self, row: int) -> SeriesState:
@@ -131,16 +121,6 @@ class Detector:
         self.shifts[row] = list(state.shifts)
         self.squares[row, state.done - state.squares.size : state.done] = state.squares
 
-    def extend(self, values: Floats, errors: Floats, rows: Ints) -> None:
-        """Add the numbers of one commit to the series ``rows``, each at most once; NaN where there is none."""
-        at = np.flatnonzero(np.isfinite(values))
-        self._widen(int(self.count[rows].max(initial=0)) + 1)
-        measured = rows[at]
-        self._put(measured, self.count[measured], values[at], errors[at], self.length[measured])
-        self.count[measured] += 1
-        self.length[rows] += 1
-        self._report(measured)
-
     def _put(self, rows: Ints, places: Ints, values: Floats, errors: Floats, commits: Ints) -> None:
         ratio = self.ratio[rows]
         # Earlier points are in no block of new points.
@@ -153,22 +133,13 @@ class Detector:
         self.errors[rows, places] = errors
         self.commit[rows, places] = commits
 
-    def _widen(self, points: int) -> None:
-        missing = points - self.values.shape[1]
-        if missing > 0:
-            more = max(missing, self.values.shape[1] // 4)
-            for name in ("values", "errors", "resolution", "squares"):
-                setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more)), constant_values=np.nan))
-            self.commit = np.pad(self.commit, ((0, 0), (0, more)))
-
     def _report(self, rows: Ints) -> None:
         longest = int(self.count[rows].max(initial=0))
         edges = [*_FIRST_BLOCKS, *range(2 * WINDOW, longest + WINDOW, WINDOW)]
         for start, stop in itertools.pairwise(edges):
             chosen = rows[(self.count[rows] > start) & (self.done[rows] < stop)]
-            for first in range(0, chosen.size, TOGETHER):
-                part = chosen[first : first + TOGETHER]
-                _Block(self, part, start, min(stop, int(self.count[part].max()))).report()
+            if chosen.size:
+                _Block(self, chosen, start, min(stop, int(self.count[chosen].max()))).report()
         self.done[rows] = self.count[rows]
 
 

@@ -52,13 +52,14 @@ class Segments:
     count: Floats
 
 
-def segments_between_changes(detector: Detector, rows: Ints) -> Segments:
-    """Return the levels between the listed changes of the series ``rows``, by series, oldest first.
+def segments_between_changes(detector: Detector) -> Segments:
+    """Return the levels between the listed changes of each series, by series, oldest first.
 
     A reported change is listed if the interval of its size, from the points on both sides, does not contain zero. A
     plain step is always listed: where a slope explains it, the series has no slope.
     """
-    listed = {row: list(detector.shifts[row]) for row in rows.tolist()}
+    rows = np.arange(len(detector.shifts))
+    listed = dict(enumerate(map(list, detector.shifts)))
     slope = detector.slope.copy()
     segments = checked = _segments(detector, rows, listed, slope)
     while unclear := _least_clear(checked, slope):

@@ -32,27 +32,18 @@ _RETURNS, _STAY, _AGAIN = 3, 12, 2.0
 _WITHIN, _SWITCHES = 0.1, 8
 
 
-def changes_of(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
-    """Return the changes by series, for those of the series ``rows`` that have changes.
+def summarise(detector: Detector, better: Sequence[Better]) -> list[Analysis]:
+    """Return what was found in each series of a detector, with levels in the unit of the series' trend.
 
-    ``better`` is the better direction of every series of the detector.
+    ``better`` is the better direction of each series.
     """
-    changed = [row for row in rows if detector.shifts[row]]
-    return _changes(detector, segments_between_changes(detector, np.array(changed, dtype=np.int64)), better)
-
-
-def summarise(detector: Detector, rows: Sequence[int], better: Sequence[Better]) -> list[Analysis]:
-    """Return what was found in each of the series ``rows``, with levels in the unit of the series' trend.
-
-    ``better`` is the better direction of every series of the detector.
-    """
-    segments = segments_between_changes(detector, np.array(rows, dtype=np.int64))
+    segments = segments_between_changes(detector)
     changes = _changes(detector, segments, better)
     ends = np.append(np.flatnonzero(segments.start == 0), segments.row.size).tolist()
     analyses = []
-    for place, row in enumerate(rows):
-        levels = slice(ends[place], ends[place + 1])
-        ratio, newest = bool(detector.ratio[row]), ends[place + 1] - 1
+    for row in range(len(better)):
+        levels = slice(ends[row], ends[row + 1])
+        ratio, newest = bool(detector.ratio[row]), ends[row + 1] - 1
         scale = float(np.sqrt(detector.variance[row]))
         known = math.isfinite(scale)
         count = float(segments.count[newest])

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect import Monitor, Trend, analyse, analyse_many
+from lockstep.detect import Trend, analyse, analyse_many, continue_many
 
 Generator = np.random.Generator
 
@@ -86,14 +86,9 @@ def speed(generator: Generator, count: int) -> None:
     trends = [Trend(one) for one in values]
     report(f"{count} series of {COMMITS} commits", lambda: analyse_many(trends))
     report("one series, mean of 20", lambda: [analyse(one) for one in trends[:20]], 20)
-    monitor = Monitor(trends[:5000])
-    report(f"changes of {len(monitor)} series", monitor.changes)
-    report(f"summaries of {len(monitor)} series", monitor.analyses)
-    report(
-        f"one more commit of {len(monitor)} series, mean of 10",
-        lambda: [monitor.extend(values[: len(monitor), -1 - more]) for more in range(10)],
-        10,
-    )
+    begun = [Trend(one[:-1]) for one in values[:5000]]
+    states = [state for _, state in continue_many(begun, [None] * len(begun))]
+    report(f"one more commit of {len(begun)} series", lambda: continue_many(trends[: len(begun)], states))
 
 
 def standard(generator: Generator, *, stepped: bool) -> NDArray[np.float64]:

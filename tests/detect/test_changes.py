@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.detect import Analysis, Monitor, Trend, analyse, analyse_many
+from lockstep.detect import Analysis, Trend, analyse, analyse_many, continue_many
 from lockstep.detect.series_state import SeriesState
 from lockstep.detect.settings import PROMPT, RUN
 from lockstep.detect.summary import smallest_step
@@ -240,7 +240,12 @@ class TestProperties:
         assert told == {at: index for at, index in told_later.items() if at < length}
 
 
-class TestMonitor:
+def continued(trends, states=None):
+    found = continue_many(trends, states or [None] * len(trends))
+    return [one for one, _ in found], [SeriesState.from_bytes(state.to_bytes()) for _, state in found]
+
+
+class TestContinued:
     def trends(self):
         lengths = [0, 5, 30, 60, 60]
         return [Trend(stepped(seed, 45, 0.06, 60)[:length]) for seed, length in enumerate(lengths)]
@@ -248,50 +253,33 @@ class TestMonitor:
     def test_commit_after_commit_says_the_same(self):
         whole = [stepped(seed, 45, 0.06, 60) for seed in range(4)]
         errors = np.full(60, 0.01)
-        monitor = Monitor([Trend(values[:20], errors[:20]) for values in whole])
-        for commit in range(20, 60):
-            monitor.extend(np.array([values[commit] for values in whole]), np.full(4, 0.01))
-        assert monitor.analyses() == [analyse(Trend(values, errors)) for values in whole]
+        states = None
+        for stop in range(20, 61):
+            found, states = continued([Trend(values[:stop], errors[:stop]) for values in whole], states)
+        assert found == [analyse(Trend(values, errors)) for values in whole]
 
     def test_a_series_says_the_same_in_any_company(self):
         short, long = stepped(1, 20, 0.0, 50), stepped(2, 150, 0.05, 200)
-        monitor = Monitor([Trend(short[:30]), Trend(long[:180])])
-        for commit in range(20):
-            monitor.extend(np.array([short[30 + commit], long[180 + commit]]))
-        assert monitor.analyses() == [analyse(Trend(short)), analyse(Trend(long))]
+        states = None
+        for more in range(21):
+            found, states = continued([Trend(short[: 30 + more]), Trend(long[: 180 + more])], states)
+        assert found == [analyse(Trend(short)), analyse(Trend(long))]
 
     def test_many_lengths_at_once_say_the_same(self):
         trends = self.trends()
         assert repr(analyse_many(trends)) == repr([analyse(trend) for trend in trends])
 
-    def test_changes_alone_are_those_of_the_analyses(self):
-        monitor = Monitor([*self.trends(), Trend(stepped(7, 45, 0.06, 300))])
-        whole = {row: one.changes for row, one in enumerate(monitor.analyses()) if one.changes}
-        assert monitor.changes() == whole
-        assert whole.keys() >= {3, 5}
-
-    def test_rows_in_any_order(self):
-        ours, theirs = Monitor(self.trends()), Monitor(self.trends())
-        ours.extend(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
-        theirs.extend(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), rows=np.array([4, 3, 2, 1, 0]))
-        assert repr(ours.analyses()) == repr(theirs.analyses())
-
     def test_continues_from_stored_states(self):
         before = [Trend(stepped(seed, 45, 0.06, 700)[:length]) for seed, length in enumerate([0, 5, 30, 60, 300, 700])]
         trends = [Trend([*trend.values, 1.06, 1.07]) for trend in before]
-        states = [SeriesState.from_bytes(state.to_bytes()) for state in Monitor(before).states()]
-        continued = Monitor([*trends, trends[3]], [*states, None])
+        found, _ = continued([*trends, trends[3]], [*continued(before)[1], None])
         whole = [analyse(trend) for trend in trends]
-        assert repr(continued.analyses()) == repr([*whole, whole[3]])
+        assert repr(found) == repr([*whole, whole[3]])
         assert any(one.changes for one in whole)
 
     def test_what_is_no_state_is_refused(self):
         with pytest.raises(ValueError, match="Expecting value"):
             SeriesState.from_bytes(b"no state")
-
-    def test_refuses_what_a_trend_refuses(self):
-        with pytest.raises(ValueError, match="analyse the series again"):
-            Monitor(self.trends()).extend(np.zeros(5))
 
 
 def test_two_processes_say_the_same():

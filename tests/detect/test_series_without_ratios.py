@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.detect import Monitor, Trend, analyse, analyse_many
+from lockstep.detect import Trend, analyse, analyse_many, continue_many
 
 
 def step(before: float, after: float, spread: float = 0.0) -> np.ndarray:
@@ -57,4 +57,5 @@ def test_a_stored_monitor_continues_both_kinds():
     values = [*STEPS.values(), step(100, 130, 0.5)]
     trends = [Trend(column, better=better) for column in values for better in ("lower", "higher", "neither")]
     begun = [Trend(trend.values[:45], better=trend.better) for trend in trends]
-    assert Monitor(trends, Monitor(begun).states()).analyses() == analyse_many(trends)
+    states = [state for _, state in continue_many(begun, [None] * len(begun))]
+    assert [one for one, _ in continue_many(trends, states)] == analyse_many(trends)

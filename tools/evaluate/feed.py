@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from lockstep.detect import Monitor, Trend
+from lockstep.detect import Trend, continue_many
+from lockstep.detect.series_state import SeriesState
 from lockstep.processes.end_with_parent import pool
 from tools.evaluate.board import LONG, OURS
 from tools.evaluate.clear_steps import SIDE
@@ -95,18 +94,17 @@ def feed(samples: Sequence[Sample], most: int, rivals: Sequence[Rival], processe
 
 def _ours(trends: Sequence[Trend]) -> list[list[list[int]]]:
     """Return the indices of the changes after each commit, for each series."""
-    monitor = Monitor([Trend(trend.values[:0], better=trend.better) for trend in trends])
     told: list[list[list[int]]] = [[] for _ in trends]
-    for commit in range(max(map(len, trends), default=0)):
-        rows = np.array([row for row, trend in enumerate(trends) if len(trend) > commit])
-        values, errors = (
-            np.array([np.nan if column is None else column[commit] for column in columns])
-            for columns in zip(*((trends[row].values, trends[row].errors) for row in rows), strict=True)
-        )
-        monitor.extend(values, errors, rows)
-        changes = monitor.changes()
-        for row in rows.tolist():
-            told[row].append([change.index for change in changes.get(row, ())])
+    states: list[SeriesState | None] = [None] * len(trends)
+    for stop in range(1, max(map(len, trends), default=0) + 1):
+        rows = [row for row, trend in enumerate(trends) if len(trend) >= stop]
+        fed = [
+            Trend(trend.values[:stop], None if trend.errors is None else trend.errors[:stop], trend.better)
+            for trend in (trends[row] for row in rows)
+        ]
+        for row, (analysis, state) in zip(rows, continue_many(fed, [states[row] for row in rows]), strict=True):
+            told[row].append([change.index for change in analysis.changes])
+            states[row] = state
     return told
 
 

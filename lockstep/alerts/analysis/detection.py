@@ -9,12 +9,8 @@ from dataclasses import dataclass
 
 from lockstep.alerts.analysis.followed_series import Followed
 from lockstep.alerts.analysis.stored_analysis import found_from_json, found_json
-from lockstep.detect import Change, Monitor, Trend
+from lockstep.detect import Change, Trend, continue_many
 from lockstep.detect.series_state import SeriesState
-from lockstep.processes.end_with_parent import pool
-
-#: Number of series that are processed together, chosen so that their hypotheses fit into the processor's cache.
-_BATCH = 500
 
 #: Number of new points from which a second process is worth its start. Half a second suffices for this many points.
 PARALLEL_POINTS = 50_000
@@ -54,58 +50,34 @@ def detect(series: Sequence[Followed], known: Mapping[str, DetectedSeries], proc
         known: what the last analysis found, by key.
         processes: the number of processes that share the work if there are many new points.
     """
-    detected = {}
-    jobs = []
-    for place, followed in enumerate(series):
-        key, values = followed.key, followed.values
-        before = known.get(key)
-        if before and (before.length > len(values) or _checksum(values, before.length) != before.checksum):
-            before = None
-        if before and before.length == len(values):
-            detected[place] = before
-        else:
-            jobs.append(_Job(place, key, values, before))
-    # Put series of similar length into a batch, because a batch takes as long as its longest series.
-    jobs.sort(key=lambda job: (job.new, len(job.values)))
-    batches = [jobs[start : start + _BATCH] for start in range(0, len(jobs), _BATCH)]
-    if processes > 1 and len(batches) > 1 and sum(job.new for job in jobs) > PARALLEL_POINTS:
-        with pool(processes) as workers:
-            answers = list(workers.map(_run, batches))
-    else:
-        answers = list(map(_run, batches))
-    for batch, answer in zip(batches, answers, strict=True):
-        detected |= {job.place: found for job, found in zip(batch, answer, strict=True)}
-    return [detected[place] for place in range(len(series))]
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """A series to analyse: its place among the series, its key and its points, and what the last analysis found."""
-
-    place: int
-    key: str
-    values: Trend
-    before: DetectedSeries | None
-
-    @property
-    def new(self) -> int:
-        return len(self.values) - (self.before.length if self.before else 0)
-
-
-def _run(batch: Sequence[_Job]) -> list[DetectedSeries]:
-    states = [SeriesState.from_bytes(job.before.state) if job.before else None for job in batch]
-    monitor = Monitor([job.values for job in batch], states)
-    return [
-        DetectedSeries(
-            job.key,
-            len(job.values),
-            _checksum(job.values, len(job.values)),
-            found.noise.scale if found.noise.measure == "ratio" else math.nan,
+    before = [_continued(known.get(one.key), one.values) for one in series]
+    new = [place for place, one in enumerate(series) if _new_points(before[place], one.values) or not before[place]]
+    points = sum(_new_points(before[place], series[place].values) for place in new)
+    states = [SeriesState.from_bytes(stored.state) if (stored := before[place]) else None for place in new]
+    values = [series[place].values for place in new]
+    found = continue_many(values, states, processes=processes if points > PARALLEL_POINTS else 1)
+    detected = dict(enumerate(before)) | {
+        place: DetectedSeries(
+            series[place].key,
+            len(trend),
+            _checksum(trend, len(trend)),
+            analysis.noise.scale if analysis.noise.measure == "ratio" else math.nan,
             state.to_bytes(),
-            found_json(found),
+            found_json(analysis),
         )
-        for job, state, found in zip(batch, monitor.states(), monitor.analyses(), strict=True)
-    ]
+        for place, trend, (analysis, state) in zip(new, values, found, strict=True)
+    }
+    return [one for one in detected.values() if one]
+
+
+def _continued(stored: DetectedSeries | None, trend: Trend) -> DetectedSeries | None:
+    """Return what was stored of a series if its first points are the same now."""
+    same = stored and stored.length <= len(trend) and _checksum(trend, stored.length) == stored.checksum
+    return stored if same else None
+
+
+def _new_points(stored: DetectedSeries | None, trend: Trend) -> int:
+    return len(trend) - (stored.length if stored else 0)
 
 
 def _checksum(trend: Trend, length: int) -> int:
