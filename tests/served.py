@@ -79,7 +79,7 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     now = datetime.datetime.fromtimestamp(store.current().machines["h200"].last_date / 1000, datetime.UTC)
     results, kept, packages = store.current(), AnalysisFile(store.cache), ("kernels",)
     found = analyse_results(results, Thresholds(), Ranges(root, packages), now, kept)
-    service.alerts.sync(found.current_alerts)
+    service.alerts.sync(found)
     publish(found, results, kept, key_of(results, Thresholds(), root, packages))
     findings = Findings(store.cache, root, packages)
     given = access or Access(tokens={TOKEN: NAME})

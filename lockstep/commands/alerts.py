@@ -116,7 +116,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     results = None
     if not args.no_analysis:
         results, now = run_analysis(args)
-        store.sync(now.current_alerts)
+        store.sync(now)
     if args.no_list:
         return OK
     if args.machine or args.family:
@@ -229,7 +229,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     if args.again is not None and not outbox.resend(args.again, now_ms()):
         log.error(f"message {args.again} is neither unconfirmed nor given up, so it is not sent again")
         return BAD_NEWS
-    store.sync(run_analysis(args)[1].current_alerts)
+    store.sync(run_analysis(args)[1])
     confirm = read_thresholds(check_thresholds(args)).confirm
     outbox.write_alerts(to, _site(), now_ms(), confirm)
     outbox.write_digest(to, _site(), now_ms(), confirm)

@@ -62,7 +62,7 @@ def analysed_project(conf: Any) -> Iterator[AnalysedProject]:
         store, database = open_project(conf, results, repo), Database(default_state(results))
         try:
             alerts = AlertStore(database)
-            alerts.sync(analyse_store(store, thresholds, repo, packages)[1].current_alerts)
+            alerts.sync(analyse_store(store, thresholds, repo, packages)[1])
             yield AnalysedProject(store, alerts, thresholds, repo, packages)
         finally:
             database.close()

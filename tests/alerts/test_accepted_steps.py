@@ -31,7 +31,7 @@ def test_a_later_step_is_told_against_the_accepted_level(tmp_path, ending):
 
         write_history(root, "h200", commits[:upto], planted)
         kept, ranges = AnalysisFile(store.cache), Ranges(tmp_path / "repo", ("kernels",))
-        alerts.sync(analyse_results(store.current(), Thresholds(), ranges, NOW, kept).current_alerts)
+        alerts.sync(analyse_results(store.current(), Thresholds(), ranges, NOW, kept))
 
     analyse(20)
     [first] = alerts.alerts(OPEN, family="linear")

@@ -146,8 +146,8 @@ def test_the_range_is_narrowed_by_a_machine_that_measured_more(planted):
 def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
     _, _, picture, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    store.sync(picture.current_alerts)
-    again = store.sync(picture.current_alerts)
+    store.sync(picture)
+    again = store.sync(picture)
     assert (again.opened, again.reopened, again.resolved) == ((), (), ())
     kept = {one.alert.machine: (one.state, one.ending) for one in store.alerts()}
     assert kept["slowdown"] == kept["toolchain"] == kept["machine"] == kept["protocol"] == ("new", "")
@@ -166,7 +166,7 @@ def test_replayed_commit_by_commit_each_event_opens_one_alert(planted, tmp_path)
         results = Store.open(root / "results", cache=tmp_path / "cache").current()
         now = datetime.datetime.fromtimestamp((START_MS + upto * DAY_MS) / 1000, datetime.UTC)
         store.sync(
-            analyse_results(results, Thresholds(), Ranges(root), now, AnalysisFile(tmp_path / "found")).current_alerts,
+            analyse_results(results, Thresholds(), Ranges(root), now, AnalysisFile(tmp_path / "found")),
             now.date(),
         )
     [one] = store.alerts()

@@ -95,5 +95,5 @@ def test_the_hosts_time_and_the_compilers_are_told_apart_from_the_gpus(tmp_path)
     told = [{member.series.quantity for member in alert.members} for alert in found.alerts]
     assert sorted(told, key=sorted) == [{"behind_speedup", "speedup"}, {"compile"}, {"host"}]
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    assert len(store.sync(found.current_alerts).opened) == 3
-    assert store.sync(found_in(tmp_path).current_alerts).opened == ()
+    assert len(store.sync(found).opened) == 3
+    assert store.sync(found_in(tmp_path)).opened == ()

@@ -91,7 +91,7 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
         in headline(alert)
     )
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    store.sync(now.current_alerts)
+    store.sync(now)
     [stored] = [one for one in store.alerts(None) if one.alert.members]
     assert (stored.state, stored.alert) == ("new", alert)
     text = "\n".join(tell(alert).lines())

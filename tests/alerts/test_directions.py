@@ -68,7 +68,7 @@ def test_without_a_direction_a_change_rings_as_changed(tmp_path):
     assert "s on box changed by +30.1 % in" in headline(alert), "asv takes a rise for a regression"
     assert any("−29.9 % (−30.2 … −29.6 %)  s.track_x" in line for line in tell(alert).lines())
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    store.sync(found.current_alerts)
+    store.sync(found)
     states = {one.alert.topic: one.state for one in store.alerts(None)}
     assert states["changed"] == "new"
 
@@ -79,7 +79,7 @@ def test_a_rule_that_comes_later_turns_and_closes_the_alert(tmp_path):
 
     def told(rules):
         _, found = analysed(tmp_path / "r", rules)
-        store.sync(found.current_alerts)
+        store.sync(found)
         [alert] = [one for one in store.alerts(None) if one.alert.members]
         return alert.alert.topic, alert.state, alert.ending
 

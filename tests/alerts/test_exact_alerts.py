@@ -107,21 +107,21 @@ def test_a_stored_alert_ends_with_the_entry_of_the_file_that_rules_it_out(analys
     results, _, every, _ = analysed
     database = Database(f"{tmp_path / 'alerts.sqlite'}")
     store = AlertStore(database)
-    store.sync(every.current_alerts)
+    store.sync(every)
 
     def note(budget):
         thresholds = Thresholds(budget=budget)
-        store.sync(analyse_results(results, thresholds, Ranges(tmp_path), NOW, AnalysisFile(tmp_path)).current_alerts)
+        store.sync(analyse_results(results, thresholds, Ranges(tmp_path), NOW, AnalysisFile(tmp_path)))
         [ended] = [one for one in store.alerts() if one.ending == "withdrawn"]
         return store.log(ended.id)[-1].note, ended
 
     within, ended = note((("spills", 512.0),))
     assert within == "the budget in thresholds.toml lets spills rise by 512"
-    store.sync(every.current_alerts)
+    store.sync(every)
     assert store.alert(ended.id).state == "reopened"
     without, _ = note(())
     assert without == "spills explain a time; without a budget in thresholds.toml they open no alert"
-    store.sync(every.current_alerts)
+    store.sync(every)
     assert store.alert(ended.id).state == "reopened"
     database.close()
 

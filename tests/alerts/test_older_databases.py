@@ -151,7 +151,7 @@ def test_an_analysis_of_the_same_results_leaves_what_people_did(store, tmp_path)
             suite=suite,
         )
     _, found = analyse_store(open_store(results), Thresholds(), results)
-    assert store.sync(found.current_alerts, TODAY).opened == ()
+    assert store.sync(found, TODAY).opened == ()
     assert states(store) == STATES
     assert said(store) == SAID
 

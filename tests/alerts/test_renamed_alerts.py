@@ -41,7 +41,7 @@ def sync(root, alerts, rules=""):
     file = root.parent / "thresholds.toml"
     file.write_text(rules)
     _, found = analyse_store(open_store(root, thresholds=file), Thresholds(), root)
-    alerts.sync(found.current_alerts, TODAY)
+    alerts.sync(found, TODAY)
     return [alert for alert in alerts.alerts() if alert.alert.topic == "slower"]
 
 

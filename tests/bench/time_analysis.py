@@ -88,7 +88,7 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
     now = datetime.now(UTC)
     result = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, file))
     timed("pages", lambda: publish(result, results, file, key_of(results, thresholds, folder, ())))
-    timed("alerts", lambda: alerts.sync(result.current_alerts))
+    timed("alerts", lambda: alerts.sync(result))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
     found = f"{sum(result.series.values())} series, {len(result.changes)} changes, {len(result.alerts)} alerts"

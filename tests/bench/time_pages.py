@@ -66,7 +66,7 @@ def main() -> None:
 def analyse(folder: Path, cache: Path) -> None:
     """What ``lockstep alerts list`` does before it lists."""
     _, picture = analyse_store(Store.open(folder, cache=cache), Thresholds(), folder)
-    AlertStore(Database(cache / "alerts.sqlite")).sync(picture.current_alerts)
+    AlertStore(Database(cache / "alerts.sqlite")).sync(picture)
 
 
 class Local(Reader):

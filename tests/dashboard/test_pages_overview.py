@@ -56,7 +56,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert {one.verdict for one in each(stand(shown, since=later))} <= {"same", "unsure", "failed"}
     picture = findings.of_machine(store.current(), FAST)
     alerts = AlertStore(Database(tmp_path / "alerts.sqlite"))
-    alerts.sync(analyse_store(store, Thresholds(), tmp_path)[1].current_alerts)
+    alerts.sync(analyse_store(store, Thresholds(), tmp_path)[1])
     told = alerts.open_on(FAST, MOST_NEWS)
     assert json.dumps("▼ 2 slower") in words(counted(stand(shown), picture))
     assert "slower by 7." in words(news(store.current(), told))

@@ -36,36 +36,20 @@ _CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unex
 
 
 @dataclass(frozen=True)
-class AnalysisResult:
-    """All changes that an analysis found, and the alerts that follow from them.
+class AnalysisResult(CurrentAlerts):
+    """The alerts that an analysis found, and the changes from which they follow.
 
     Attributes:
         changes: every change of every followed series, in the order of the series.
-        alerts: the reported changes, grouped into alerts, and the freshness alerts.
-        commits: the commits of each analysed machine, oldest first.
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
-        dead: machines that stopped while other machines continued, see
-            ``lockstep.alerts.analysis.freshness.dead_machines``.
         ended: machines about which one line says more than an alert for each.
         refused: see ``Results``.
-        renamed: the names of today of what rules of thresholds.toml joined.
-        unreported: why a change is in no alert, by the key of the change.
     """
 
-    changes: tuple[FoundChange, ...]
-    alerts: tuple[Alert, ...]
-    commits: Mapping[str, tuple[str, ...]]
+    changes: tuple[FoundChange, ...] = ()
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    dead: frozenset[str] = frozenset()
     ended: EndedMachines = field(default_factory=EndedMachines)
     refused: tuple[str, ...] = ()
-    renamed: Renamed = field(default_factory=Renamed)
-    unreported: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def current_alerts(self) -> CurrentAlerts:
-        """The part of the analysis result that ``AlertStore.sync`` needs to update the stored alerts."""
-        return CurrentAlerts(self.alerts, self.commits, self.dead, self.renamed, self.unreported)
 
     @property
     def unchanged_code(self) -> dict[str, tuple[int, float]]:
@@ -124,19 +108,17 @@ def analyse_results(
     reported = [report(change) for change in changes if change.key not in unreported]
     order = [commit.hash for commit in results.commits()]
     alerts = _noted(group(reported, order), ranges)
-    dead = dead_machines(newest) - finished
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
-    renamed = Renamed(results.machines_were, were)
     return AnalysisResult(
-        tuple(changes),
-        (*alerts, *stale),
-        commits,
-        series,
-        dead,
-        ended,
-        results.refused,
-        renamed,
-        unreported,
+        alerts=(*alerts, *stale),
+        commits=commits,
+        dead=dead_machines(newest) - finished,
+        renamed=Renamed(results.machines_were, were),
+        unreported=unreported,
+        changes=tuple(changes),
+        series=series,
+        ended=ended,
+        refused=results.refused,
     )
 
 

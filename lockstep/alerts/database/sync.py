@@ -43,7 +43,7 @@ class CurrentAlerts:
     """What ``Sync`` needs from an analysis to update the stored alerts.
 
     Attributes:
-        alerts: all alerts of the analysis. Each change belongs to one alert.
+        alerts: the reported changes, grouped into alerts, and the freshness alerts. Each change belongs to one alert.
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
