@@ -20,7 +20,7 @@ import numpy as np
 from lockstep.history.asv_file_header import Head, read_head, updated
 from lockstep.history.columns import MOST_SAMPLES, FilePoints
 from lockstep.history.model import STATES, Floats
-from lockstep.history.problems import Complaint
+from lockstep.history.problems import Problem
 from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
@@ -50,19 +50,20 @@ _STATS = {
 class AsvFile:
     """The content of one asv result file.
 
-    ``versions`` maps each number in the column "version" to the text of the benchmark version.
+    ``versions`` maps each number in the column "version" to the text of the benchmark version. The paths of
+    ``problems`` are relative to the folder of the file.
     """
 
     head: Head
     points: FilePoints
     versions: Mapping[int, str]
-    complaints: tuple[Complaint, ...]
+    problems: tuple[Problem, ...]
 
 
 def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     """Return the content of a result file, if asv's own loader would accept the file.
 
-    Faulty values of a benchmark are left out or mended, and ``complaints`` lists the faults.
+    Faulty values of a benchmark are left out or mended, and ``problems`` lists the faults.
 
     Args:
         ids: assigns numbers to the file's series.
@@ -72,28 +73,29 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
         Unreadable: the file is not an asv result.
         OSError: the file cannot be opened.
     """
-    data, complaints = updated(read_json(path))
+    data, problems = updated(read_json(path), path.name)
     head, notes = read_head(data, path, folders_machine)
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
         raise Unreadable("the file has no results or no result_columns")
     gathered = _PointCollector()
-    complaints += notes
+    problems += notes
     for benchmark, values in results.items():
         shown = short_name(benchmark)
         try:
             mended = gathered.add(shown, _by_column(columns, values), ids)
         except Unreadable as error:
-            complaints.append(Complaint(f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"))
+            what, reason = f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"
+            problems.append(Problem(path.name, what, reason, "part"))
         else:
-            complaints += [
-                Complaint(f"in benchmark {shown!r:.100}, {change}", f"in a benchmark, {change}", "note")
+            problems += [
+                Problem(path.name, f"in benchmark {shown!r:.100}, {change}", f"in a benchmark, {change}", "note")
                 for change in mended
             ]
     points = gathered.points()
     if not head.date and len(points):
         head = replace(head, date=int(points.columns["measured_at"].max()))
-    return AsvFile(head, points, gathered.versions, tuple(complaints))
+    return AsvFile(head, points, gathered.versions, tuple(problems))
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:

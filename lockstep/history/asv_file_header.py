@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lockstep.history.problems import Complaint
+from lockstep.history.problems import Problem
 from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
 
 #: A hash, or the text given to ``asv run --set-commit-hash``. A slash is not allowed, because the text becomes part of
@@ -52,7 +52,7 @@ class Head:
     strings: Mapping[str, str] = field(default_factory=dict)
 
 
-def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
+def updated(data: Any, file: str) -> tuple[Mapping[str, Any], list[Problem]]:
     """Return the content of a result file in version 2 of asv's format, and a note if it had to be converted.
 
     Raises:
@@ -65,7 +65,7 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
     from asv.results import Results  # imported here, because it is rarely needed and takes half a second to import
 
     try:
-        return Results.update_to_2(data), [Complaint(_OLD_FORMAT, weight="note")]
+        return Results.update_to_2(data), [Problem(file, _OLD_FORMAT, weight="note")]
     except Exception as error:  # asv validates nothing before use
         message = f"{type(error).__name__}: {error}"
         raise Unreadable(
@@ -74,7 +74,7 @@ def updated(data: Any) -> tuple[Mapping[str, Any], list[Complaint]]:
         ) from error
 
 
-def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Complaint]]:
+def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Problem]]:
     """Return the fields that all points of a file share, and a note for each difference from the form that asv writes.
 
     Args:
@@ -108,7 +108,7 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
         date = 0
         notes.append(_NO_DATE)
     head = Head(machine, environment, commit, int(date), python, requirements, strings)
-    return head, [Complaint(note, weight="note") for note in notes]
+    return head, [Problem(path.name, note, weight="note") for note in notes]
 
 
 def texts(values: Any) -> dict[str, str]:

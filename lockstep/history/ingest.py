@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from lockstep.history.asv_file import AsvFile, read_asv
 from lockstep.history.cache_catalog import Intake, Part, RunRow
 from lockstep.history.columns import FilePoints
 from lockstep.history.parquet import MOST_PARTS, write_part
-from lockstep.history.problems import Complaint, Problem
+from lockstep.history.problems import Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import SeriesIds
@@ -197,23 +197,16 @@ def _read(
 ) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
     """Return the content of a result file, the facts from its provenance file, and the problems of both files."""
     asv = read_asv(path, _IDS, folders_machine)
-    problems = [_problem(location, complaint) for complaint in asv.complaints]
     facts: dict[str, Any] = {}
     if stamp[2:] != (0, 0):
         provenance = provenance_path(path)
-        before = len(asv.complaints)
         try:
             asv, facts = join_provenance(provenance, asv, _IDS)
-            complaints = list(asv.complaints[before:])
         except OSError as error:
-            complaints = [Complaint(error.strerror or str(error))]
-        provenance_location = location.removesuffix(path.name) + provenance.name
-        problems += [_problem(provenance_location, complaint) for complaint in complaints]
-    return asv, facts, problems
-
-
-def _problem(location: str, complaint: Complaint) -> Problem:
-    return Problem(location, complaint.what, complaint.reason, complaint.weight)
+            unread = Problem(provenance.name, error.strerror or str(error), weight="part")
+            asv = replace(asv, problems=(*asv.problems, unread))
+    folder = location.removesuffix(path.name)
+    return asv, facts, [replace(problem, path=folder + problem.path) for problem in asv.problems]
 
 
 def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:

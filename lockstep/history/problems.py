@@ -10,21 +10,6 @@ Weight = Literal["file", "part", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """A problem of a file, without the path of the file, which ``Problem`` adds.
-
-    Attributes:
-        what: what is wrong, as one sentence.
-        reason: ``what`` without the details of this file; "" if ``what`` has no such details.
-        weight: how much of the file was not read.
-    """
-
-    what: str
-    reason: str = ""
-    weight: Weight = "part"
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
     """A problem of a file in the results folder, as it is listed for people.
 

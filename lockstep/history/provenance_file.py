@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from lockstep.history.asv_file import AsvFile, sampled
 from lockstep.history.columns import COLUMNS, FilePoints, blank
 from lockstep.history.hex_digits import copied_words, packed
 from lockstep.history.model import STATES
-from lockstep.history.problems import Complaint
+from lockstep.history.problems import Problem
 from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
 from lockstep.record.file import SUFFIX, read_records
@@ -40,7 +40,7 @@ def provenance_path(path: Path) -> Path:
 def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, dict[str, Any]]:
     """Return asv's points completed by the provenance records, and the facts that all points share.
 
-    If the provenance file is faulty, asv's points are returned unchanged, with a complaint.
+    If the provenance file is faulty, asv's points are returned unchanged, with a problem.
 
     Args:
         ids: assigns numbers to series that only the records have.
@@ -53,24 +53,26 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
         if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
             raise Unreadable("the file names another commit or machine than asv's result file beside it")
     except RecursionError:
-        return _complaining(asv, Complaint("the file's JSON is nested too deep")), {}
+        return _with_problems(asv, path, {"the file's JSON is nested too deep": 1}), {}
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
-        return _complaining(asv, Complaint(str(error).removeprefix(str(path)).lstrip(" :,"))), {}
+        return _with_problems(asv, path, {str(error).removeprefix(str(path)).lstrip(" :,"): 1}), {}
     joined = _RecordMerger(asv, provenance, ids)
-    complaints: Counter[str] = Counter()
+    problems: Counter[str] = Counter()
     for record in records:
         try:
             joined.add(record)
         except Unreadable as error:
-            complaints[str(error)] += 1
-    listed = [
-        Complaint(message if n == 1 else f"{message} (and {n - 1} more)", message) for message, n in complaints.items()
-    ]
-    return _complaining(joined.file(), *listed), _facts(provenance)
+            problems[str(error)] += 1
+    return _with_problems(joined.file(), path, problems), _facts(provenance)
 
 
-def _complaining(asv: AsvFile, *complaints: Complaint) -> AsvFile:
-    return AsvFile(asv.head, asv.points, asv.versions, (*asv.complaints, *complaints))
+def _with_problems(asv: AsvFile, path: Path, problems: Mapping[str, int]) -> AsvFile:
+    """Return the content with problems of the provenance file, given with the number of times that each occurred."""
+    listed = (
+        Problem(path.name, message if n == 1 else f"{message} (and {n - 1} more)", message, "part")
+        for message, n in problems.items()
+    )
+    return replace(asv, problems=(*asv.problems, *listed))
 
 
 def _facts(provenance: Provenance) -> dict[str, Any]:
@@ -185,7 +187,7 @@ class _RecordMerger:
         for column, kind in COLUMNS.items():
             listed = [self._columns[column][place] for place in places]
             columns[column] = listed if kind in ("text", "samples") else np.array(listed, blank(kind, 0).dtype)
-        return AsvFile(self._asv.head, FilePoints(columns), self._versions, self._asv.complaints)
+        return AsvFile(self._asv.head, FilePoints(columns), self._versions, self._asv.problems)
 
     def _put(self, number: int, values: Mapping[str, Any]) -> None:
         place = self._place.get(number)

@@ -39,7 +39,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
 }
 
-#: Columns that ``Numbers`` takes as they are.
+#: Columns of a trend that are stored as they are.
 _UNCHANGED = ("version", "state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu")
 
 _NUMBERS = ", ".join(("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED))
@@ -82,38 +82,6 @@ class Source:
         return averaged(columns, same)
 
 
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """The points of several series as columns, series after series and each in the order of commits.
-
-    An attribute of ``Trend`` has the same meaning here.
-
-    Attributes:
-        starts: index of each series' first point, followed by the total number of points.
-        series: the stored number of each series.
-        version: the stored number of each point's version.
-    """
-
-    starts: list[int]
-    series: NDArray[np.int64]
-    commit: Ints
-    run: Ints
-    version: NDArray[np.int64]
-    state: NDArray[np.uint8]
-    value: Floats
-    low: Floats
-    high: Floats
-    error: Floats
-    log_ratio: Floats
-    ratio_error: Floats
-    mde: Floats
-    number: Ints
-    repeat: Ints
-    same_work_as: NDArray[np.int64]
-    gpu: NDArray[np.int64]
-    bridge: Floats
-
-
 #: Columns of points by name, of equal length. Texts and samples are Python objects.
 Rows = dict[str, NDArray[Any]]
 
@@ -143,10 +111,11 @@ class Reader:
                 connection.execute("SET GLOBAL parquet_metadata_cache = true")
             return connection.cursor()
 
-    def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Numbers]:
+    def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Rows]:
         """Yield the points of these series, given by their stored numbers in ascending order, in portions.
 
-        Series without points are left out.
+        A portion has the columns of ``Trend``, and "series": it is sorted by series and commit. "version" and "series"
+        hold stored numbers. Series without points are left out.
         """
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
@@ -242,7 +211,7 @@ class Reader:
         return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in columns.items()}
 
 
-def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) -> Numbers:
+def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) -> Rows:
     """Return a machine's points of the ``requested`` series, sorted by series and commit.
 
     Args:
@@ -253,18 +222,14 @@ def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) 
     rows = np.flatnonzero(lookup(np.asarray(requested, dtype=np.int64), stored["series"])[1])
     rows = source.in_order(stored["run"], stored["series"], rows)
     column = source.averaged({name: values[rows] for name, values in stored.items()})
-    series, (place, _) = column["series"], lookup(source.ids, column["run"])
-    ends = np.flatnonzero(np.append(np.diff(series), 1)) + 1 if len(series) else series
-    return Numbers(
-        starts=[0, *map(int, ends)],
-        series=series,
-        commit=source.commits[place],
-        run=source.runs[place],
-        error=errors(column),
-        log_ratio=log_ratios(column),
-        ratio_error=standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
-        **{name: column[name] for name in (*_UNCHANGED, "bridge")},
-    )
+    place, _ = lookup(source.ids, column["run"])
+    return {name: column[name] for name in (*_UNCHANGED, "series", "bridge")} | {
+        "commit": source.commits[place],
+        "run": source.runs[place],
+        "error": errors(column),
+        "log_ratio": log_ratios(column),
+        "ratio_error": standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
+    }
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:

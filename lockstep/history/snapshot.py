@@ -30,7 +30,7 @@ from lockstep.history.model import (
     SeriesKey,
     Trend,
 )
-from lockstep.history.reader import Numbers, Reader, Rows, Source, errors, log_ratios, lookup
+from lockstep.history.reader import Reader, Rows, Source, errors, log_ratios, lookup
 from lockstep.history.row_keys import KeyIndex, index_keys, key_of
 from lockstep.history.snapshot_contents import Contents, MachineIndex
 from lockstep.timing.intervals import standard_error
@@ -318,13 +318,14 @@ class Results:
         page = {name: values[start : start + count] for name, values in columns.items()}
         return list(self.points_of(machine, page)), len(columns.get("series", ()))
 
-    def _trends(self, numbers: Numbers, index: MachineIndex) -> Iterator[Trend]:
-        version = np.searchsorted(self._version_ids, numbers.version).astype(np.int32)
-        for start, end in pairwise(numbers.starts):
-            rows = slice(start, end)
-            series = index.series_at(int(numbers.series[start]))
-            columns = {name: getattr(numbers, name)[rows] for name in _OF_TREND}
-            yield Trend(series, self.benchmarks[series.benchmark], version=version[rows], **columns)
+    def _trends(self, columns: Rows, index: MachineIndex) -> Iterator[Trend]:
+        numbers = columns.pop("series")
+        columns["version"] = np.searchsorted(self._version_ids, columns["version"]).astype(np.int32)
+        starts = np.flatnonzero(np.append(True, np.diff(numbers))) if len(numbers) else numbers
+        for start, end in pairwise([*starts.tolist(), len(numbers)]):
+            series = index.series_at(int(numbers[start]))
+            points = {name: values[start:end] for name, values in columns.items()}
+            yield Trend(series, self.benchmarks[series.benchmark], **points)
 
     def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
         """Yield a ``Point`` for each of some rows."""
@@ -358,9 +359,6 @@ _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epoch
 
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
-
-#: Columns that ``Trend`` and ``Numbers`` share.
-_OF_TREND = tuple(field.name for field in fields(Trend) if field.name not in ("series", "benchmark", "version"))
 
 _NUMBERS = (
     *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
