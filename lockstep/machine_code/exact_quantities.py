@@ -70,8 +70,8 @@ def _possible(group: Sequence[KernelCode], chosen: Mapping[str, str]) -> list[Ma
 def why_unknown(code: CaseCode) -> str:
     """Return why quantities of a case are not known; "" if all of them are."""
     if code.call is None:
-        refused = code.host[-1] if code.host and code.host[-1].startswith("refuses: ") else ""
-        return f"not traced: {code.unknown}" if code.unknown else refused or "the trace may lack steps"
+        refused = f"refuses: {code.refusal}" if code.refusal else "the trace may lack steps"
+        return f"not traced: {code.unknown}" if code.unknown else refused
     broken = [f"{kernel.name} does not compile: {kernel.failure}" for kernel in code.kernels if kernel.failure]
     return broken[0] if broken and "registers" not in quantity_ranges(code) else ""
 

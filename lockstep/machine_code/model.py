@@ -124,6 +124,7 @@ class CaseCode:
             ``t0 bf16[8,4096]``, numbered by storage), and calls of torch. Offline preparation comes first. A launch is
             written without its kernel's name, which is in ``kernels``.
         unknown: the question because of which the case is not traced; "" if it is. Such a case equals no other.
+        refusal: the words with which the variant refuses the case; other words are no difference.
         obstacles: all questions because of which the case is not traced; ``unknown`` is the first of them.
         absent: whether the tree lacks a name that the variant imports; ``unknown`` gives the name.
         call: what a call does; ``None`` if the trace ended before the call did, or may lack steps.
@@ -135,6 +136,7 @@ class CaseCode:
     absent: bool = False
     call: Call | None = None
     obstacles: tuple[Obstacle, ...] = ()
+    refusal: str = ""
 
     @property
     def host_fingerprint(self) -> str:

@@ -103,6 +103,14 @@ def test_the_host_side_counts():
     assert change.sentence == "sum: argument 1 t0 → t1"
 
 
+def test_other_words_of_a_refusal_are_no_change():
+    base, head = (CaseCode((), ("given x=t0", "refuse the case"), refusal=words) for words in ("only M", "only M = 1"))
+    assert base.same_as(head)
+    assert differences({KEY: base}, {KEY: head}) == ()
+    *_, change = differences({KEY: CODE}, {KEY: replace(CODE, host=base.host, refusal="only M")})
+    assert change.sentence == "does refuse the case (and 1 more)"
+
+
 def test_a_launch_that_is_gone_is_told():
     head = CaseCode((), CODE.host[:1])
     kernel, host = differences({KEY: CODE}, {KEY: head})

@@ -440,7 +440,7 @@ def test_a_kernel_that_only_the_first_call_launches_is_a_step(codes):
 
 def test_a_refusal_is_known(codes):
     code = of(codes, "refuses")
-    assert (code.unknown, code.host[-1]) == ("", "refuses: for another shape")
+    assert (code.unknown, code.refusal) == ("", "for another shape")
 
 
 @pytest.mark.parametrize(

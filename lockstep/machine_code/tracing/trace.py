@@ -61,6 +61,7 @@ class Trace(TorchDispatchMode):
     Attributes:
         steps: the steps so far.
         obstacles: why the trace cannot be trusted: the code's questions, and the line that asks each first.
+        refusal: the words with which the code refuses the case, or "".
         call: what the last call did; ``None`` until a call has ended, and for a case without a trace.
     """
 
@@ -68,6 +69,7 @@ class Trace(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[Step] = []
         self.obstacles: dict[str, str] = {}
+        self.refusal = ""
         self._sources = sources
         self.call: Call | None = None
         self._numbers: dict[int, int] = {}
@@ -251,7 +253,8 @@ def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: T
         raised_in = str(frames[0][0].f_globals.get("__name__", "")).partition(".")[0]
         if isinstance(error, NotImplementedError) and raised_in in sources.packages:
             # The variant itself refuses this shape or GPU, and would do so on a GPU as well.
-            trace.step(f"refuses: {_first_line(error)}")
+            trace.step("refuse the case")
+            trace.refusal = _first_line(error) or "without a reason"
         elif not any(_first_line(error) in question for question in trace.obstacles):
             trace.distrust(f"cannot be followed without a GPU ({type(error).__name__}: {_first_line(error)})", frames)
     if not trace.obstacles and (not trace.steps or trace.steps[-1].text.startswith("given ")):

@@ -96,7 +96,8 @@ class Tracer:
                 trace = trace_case(suite, case, family, variant, self._target, self._sources)
         obstacles = (*at_import, *(Obstacle(*each) for each in trace.obstacles.items()))
         unknown, call = (obstacles[0].question, None) if obstacles else ("", trace.call)
-        code = CaseCode((), tuple(step.text for step in trace.steps), unknown, call=call, obstacles=obstacles)
+        host = tuple(step.text for step in trace.steps)
+        code = CaseCode((), host, unknown, call=call, obstacles=obstacles, refusal=trace.refusal)
         return code, [(step.request, step.configuration) for step in trace.steps if step.request is not None]
 
 
