@@ -49,8 +49,6 @@ def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]
     for trace in figure["data"]:
         xs = _moved(_positions(trace), order, places).tolist()
         trace["x"] = [None if x != x else round(x, 3) for x in xs]
-        trace.pop("x0", None)
-        trace.pop("dx", None)
     layout, axis = figure["layout"], figure["layout"]["xaxis"]
     for mark in (*layout.get("shapes", ()), *layout.get("annotations", ())):
         for end in {"x", "x0", "x1"} & mark.keys() if mark.get("xref") != "paper" else ():
@@ -67,13 +65,9 @@ def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]
 
 def _positions(trace: dict[str, Any]) -> Floats:
     """Return the positions of a trace's points; NaN for a gap."""
-    x = trace.get("x")
+    x = trace["x"]
     if isinstance(x, dict):
         return np.frombuffer(base64.b64decode(x["bdata"]), f"<{x['dtype']}").astype(np.float64)
-    if x is None:
-        y = trace["y"]
-        count = len(y) if isinstance(y, list) else len(base64.b64decode(y["bdata"])) // int(y["dtype"][-1])
-        return float(trace["x0"]) + float(trace["dx"]) * np.arange(count, dtype=np.float64)
     return np.array(x, dtype=np.float64)
 
 

@@ -172,8 +172,8 @@ def _height(layout: Figure, share: float, count: int) -> Figure:
     """
     axis = layout["yaxis"]
     if "range" not in axis:
-        layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-        return {"y": [share] * count, "yaxis": "y2"}
+        layout["yaxis9"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+        return {"y": [share] * count, "yaxis": "y9"}
     low, high = axis["range"]
     at = low + share * (high - low)
     return {"y": [10**at if axis.get("type") == "log" else at] * count}

@@ -127,7 +127,10 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
         if number is not None and (place := results.place_of(address.machine, commit.hash)) >= 0
     ]
     levels = _levels(shown)
-    return series_figure(shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom, apart)
+    _, rows = _measured_at(results, key_at(address))
+    return series_figure(
+        rows, shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom, apart
+    )
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:

@@ -68,14 +68,16 @@ def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
 
 def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
     monkeypatch.setattr(series_figure, "MARKED", 8)
+    monkeypatch.setattr(chart, "MARKED", 8)
     address = SeriesAddress("gpu", "linear", "triton", CASES[0], "cold")
 
     def modes(zoom):
         shown = series_data.view(results, address, None)
         figure = series_data.chart(results, replace(address, zoom=zoom), shown, "light")
-        return [trace["mode"] for trace in figure["data"] if trace.get("name") == "value"]
+        return [trace["mode"] for trace in figure["data"] if trace.get("name") == "triton"]
 
-    assert modes(()) == ["lines"] * 2
+    # The dots are at the measurements between copies.
+    assert set(modes(())) == {"lines", "markers"}
     assert modes((1.0, 5.0)) == ["lines+markers"] * 2
 
 
@@ -97,7 +99,7 @@ def test_a_series_names_copies_and_the_gpu_to_which_it_moved(results):
     shown = series_data.view(results, address, None)
     figure = series_data.chart(results, address, shown, "light")
     go.Figure(figure)
-    before, after = (trace for trace in figure["data"] if trace.get("name") == "value")
+    before, after = (trace for trace in figure["data"] if trace.get("name") == "triton")
     assert (len(before["y"]), len(after["y"])) == (MOVED, LENGTH - MOVED)
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
     assert [note["text"] for note in figure["layout"]["annotations"]] == ["another GPU, bbbbbbbb"]
@@ -118,7 +120,7 @@ def test_a_zoom_by_date_shows_the_commits_of_these_dates():
     """Nine commits on the first day, one after a hundred days."""
     commits = [Commit(f"{n:040x}", n * DAY // 10 if n < 9 else 100 * DAY) for n in range(10)]
     figure = {
-        "data": [{"x0": 0, "dx": 1, "y": [1.0] * 10}, {"x": [8.5, None, 9], "y": [1, None, 1]}],
+        "data": [{"x": list(range(10)), "y": [1.0] * 10}, {"x": [8.5, None, 9], "y": [1, None, 1]}],
         "layout": {"xaxis": {"range": [-0.4, 9.4]}, "shapes": [{"x0": 8, "x1": 8}, {"xref": "paper", "x0": 1}]},
     }
     moved = by_date(figure, commits)

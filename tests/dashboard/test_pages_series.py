@@ -42,10 +42,10 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     [mark] = figure["layout"]["annotations"]
     assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
     assert mark["x"] == 39.5
-    [line] = [trace for trace in figure["data"] if trace.get("name") == "value"]
+    [line] = [trace for trace in figure["data"] if trace.get("name") == "triton"]
     numbers = [number.value for _, number in seen.points]
-    assert sorted(line["y"]) == pytest.approx(sorted(numbers))
-    assert (line["x0"], line["dx"], len(line["y"])) == (0, 1, COMMITS)
+    assert line["y"] == pytest.approx(numbers)
+    assert line["x"] == list(range(COMMITS))
     text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
     assert "matmul machine code changed" in text
@@ -87,10 +87,9 @@ def test_a_new_toolchain_is_a_line_and_the_cause(shown):
 def test_a_failure_is_marked_and_listed(shown):
     address = SeriesAddress(FAST, "linear", "triton", "M=64,K=64", "cold")
     results, seen = view(shown, address)
-    crosses = [
-        trace for trace in series_data.chart(results, address, seen, "light")["data"] if trace.get("yaxis") == "y9"
-    ]
-    assert crosses[0]["x"] == [COMMITS - 1]
+    traces = series_data.chart(results, address, seen, "light")["data"]
+    [crosses] = [trace for trace in traces if trace.get("marker", {}).get("symbol") == "x-thin"]
+    assert crosses["x"] == [COMMITS - 1]
     assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
 
 
@@ -201,7 +200,7 @@ def error_at(tmp_path, *errors):
 def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
     seen, figure, results = error_at(tmp_path, 1.6e-3, 1.7e-3, 8e-3)
     assert [(number.value, number.low) for _, number in seen.points] == [(1.6e-3, None), (1.7e-3, None), (8e-3, None)]
-    [line] = [trace for trace in figure["data"] if trace.get("name") == "value"]
+    [line] = [trace for trace in figure["data"] if trace.get("name") == "splitk"]
     assert line["y"] == [1.6e-3, 1.7e-3, 8e-3]
     assert "<b>8.000e-03</b>" in line["text"][-1]
     assert {"2e-03", "5e-03"} <= set(figure["layout"]["yaxis"]["ticktext"])
