@@ -9,7 +9,6 @@ import pytest
 from history import CASES, DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import publish
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -60,8 +59,7 @@ def test_a_quiet_machine_and_a_bimodal_one_ring_for_nothing(planted):
     results, _, picture, kept = planted
     assert alerts_on(picture, "quiet") == []
     assert alerts_on(picture, "bimodal") == []
-    publish(picture, results, kept, "key")
-    findings = MachineFindings(kept, "bimodal", "key")
+    findings = MachineFindings(kept, results, "bimodal", Thresholds())
     names = [name for name in findings.noise if name.variant == "triton"]
     assert {one.noise.kind for one in findings.behaviours(names).values()} == {"multimodal"}
 

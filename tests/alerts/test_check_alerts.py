@@ -7,7 +7,6 @@ from history import DAY_MS, START_MS, commits_of
 from trees import MACHINE, record, write_measurement
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import publish
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -93,9 +92,8 @@ def test_an_alert_is_apart_from_times_and_says_how_to_measure(analysed):
 
 
 def test_pages_of_all_cache_states_find_the_changes(analysed):
-    results, _, last, cache = analysed
-    publish(last, results, cache, "key")
-    findings = MachineFindings(cache, MACHINE, "key")
+    results, _, _, cache = analysed
+    findings = MachineFindings(cache, results, MACHINE, Thresholds())
     for l2 in ("cold", "warm"):
         [one] = checks_of(SeriesKey(MACHINE, "linear", "sums", CASE, l2), findings)
         assert (one.series.quantity, one.old) == ("error", pytest.approx(1.66e-3 * 1.02))

@@ -7,7 +7,6 @@ from exact import code, write_exact_history
 from history import DAY_MS, START_MS, commits_of
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import publish
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -39,14 +38,13 @@ def analysed(tmp_path_factory):
     cache = AnalysisFile(root.parent / "found")
     ranges = Ranges(root, ("kernels",))
     found = analyse_results(results, BUDGET, ranges, NOW, cache)
-    publish(found, results, cache, "key")
     again = analyse_results(results, BUDGET, ranges, NOW, cache)
     assert again.alerts == found.alerts, "from its own files"
     return (
         results,
         commits,
         found,
-        MachineFindings(cache, MACHINE, "key"),
+        MachineFindings(cache, results, MACHINE, BUDGET),
     )
 
 

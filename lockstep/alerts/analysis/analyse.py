@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,21 +17,16 @@ from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machine
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence
 from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.analysis.judging import judged, threshold_of, unreported_because
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
 from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.cause.found_change import Kind, Suppressed
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import pool
-from lockstep.record.series_name import SeriesName
-from lockstep.suite.thresholds import Threshold, Thresholds
-
-#: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
-#: change of unchanged machine code in the same series.
-_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
+from lockstep.suite.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -97,14 +91,14 @@ def analyse_results(
         commits[name] = tuple(commit.hash for commit in results.commits(name))
         # What happened before a branch forked is said of the line that it forked from.
         own = set(commits[name][results.begins(name) :])
-        changes += (change for change in _judged(analysis.changes, thresholds) if change.commit in own)
+        changes += (change for change in judged(analysis.changes, thresholds) if change.commit in own)
         stale += (alert for alert in analysis.freshness if alert.after in own)
         silent = silence(name, commits[name][-1] if commits[name] else "", newest.get(name, 0), _ms(now))
         if silent and name not in quiet:
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
     report = _Reporter(results, thresholds, now.date())
-    unreported = {change.key: reason for change in changes if (reason := _unreported(change, thresholds))}
+    unreported = {change.key: reason for change in changes if (reason := unreported_because(change, thresholds))}
     reported = [report(change) for change in changes if change.key not in unreported]
     order = [commit.hash for commit in results.commits()]
     alerts = _noted(group(reported, order), ranges)
@@ -167,77 +161,6 @@ def _analyse_shared(machine: str) -> MachineAnalysis:
     return analyse_machine(results, machine, ranges, file)
 
 
-def _judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[FoundChange]:
-    """Yield the changes with what the thresholds say: the better direction, and why a change is not reported."""
-    for (name, _), group_of_series in itertools.groupby(changes, lambda change: (change.series, change.version)):
-        series_changes = list(group_of_series)
-        if name.foreign:
-            better = thresholds.better(*_place(name), otherwise=series_changes[0].better)
-            series_changes = [change.directed(better) for change in series_changes]
-        threshold = _threshold(series_changes[0], thresholds)
-        # A change of changed code must be larger than the changes that occur in unchanged code.
-        largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
-        levels = [0.0, *itertools.accumulate(change.size for change in series_changes)]
-        for place, change in enumerate(series_changes):
-            suppressed = _suppression(change, threshold, largest)
-            yield replace(change, suppressed=suppressed, flips=_flips(levels, place))
-
-
-def _flips(levels: Sequence[float], place: int) -> bool:
-    """Return whether a series was at both levels of a change before or after it, within a quarter of the change.
-
-    Args:
-        levels: the level before the first change, and the level after each change.
-        place: index of the change.
-    """
-    old, new = levels[place], levels[place + 1]
-    sign, near = math.copysign(1.0, new - old), abs(new - old) / 4
-    as_bad = any(sign * level >= sign * new - near for level in levels[:place])
-    return as_bad or any(sign * level <= sign * old + near for level in levels[place + 2 :])
-
-
-def _threshold(change: FoundChange, thresholds: Thresholds) -> Threshold:
-    threshold = thresholds.of(*_place(change.series))
-    return replace(threshold, min_effect=0.0) if change.counted else threshold
-
-
-def _place(name: SeriesName) -> tuple[str, str, str, str, str]:
-    return name.suite, name.variant, name.case, name.l2, name.quantity
-
-
-def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) -> Suppressed:
-    if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in _CODE):
-        return "noise"
-    if change.cause.gpu_moved:
-        return "moved"
-    if change.share < threshold.min_effect:
-        return "small"
-    return "unsure" if change.confidence < threshold.confidence else ""
-
-
-#: Why a suppressed change is in no alert.
-_REASONS: Mapping[Suppressed, str] = {
-    "small": "it is smaller than min_effect in thresholds.toml",
-    "unsure": "it is less sure than confidence in thresholds.toml asks for",
-    "noise": "unchanged machine code changes by as much",
-    "moved": "the series moved to another GPU, which explains it",
-}
-
-
-def _unreported(change: FoundChange, thresholds: Thresholds) -> str:
-    """Return why a change is in no alert; "" if it is in one. A fall of an exact quantity never is."""
-    if change.suppressed:
-        return _REASONS[change.suppressed]
-    if not change.series.exact or change.old is None or change.new is None:
-        return ""
-    quantity, budget = change.series.quantity, thresholds.budget_of(*_place(change.series))
-    if budget is None:
-        return f"{quantity} explain a time; without a budget in thresholds.toml they open no alert"
-    if change.new - change.old <= budget:
-        return f"the budget in thresholds.toml lets {quantity} rise by {budget:g}"
-    return ""
-
-
 class _Reporter:
     """Adds to a change what thresholds.toml says: the waiver, if one applies today, and the owner of the series."""
 
@@ -250,7 +173,7 @@ class _Reporter:
         }
 
     def __call__(self, change: FoundChange) -> ReportedChange:
-        name, threshold = change.series, _threshold(change, self._thresholds)
+        name, threshold = change.series, threshold_of(change, self._thresholds)
         commits = self._commits[name.machine]
         place = (name.suite, name.variant, name.case, name.l2)
         commit_texts = [text for commit in change.between for text in (commit, self._subjects.get(commit, ""))]

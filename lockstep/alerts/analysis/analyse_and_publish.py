@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
+from lockstep.alerts.analysis.analysis_tables import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.model import FoundChange
 from lockstep.history.cache_folder import only_one
 from lockstep.history.part_checks import DamagedPart
 from lockstep.history.snapshot import Results
@@ -48,21 +46,8 @@ def _analyse_store(
     with only_one(store.cache / "analyses.lock", wait=True):
         now = datetime.datetime.now(datetime.UTC)
         result = analyse_results(results, thresholds, Ranges(repo, packages), now, file)
-        publish(result, results, file, key_of(results, thresholds, repo, tuple(packages)))
+        publish(file, key_of(results, thresholds, repo, tuple(packages)))
     return results, result
-
-
-def publish(result: AnalysisResult, results: Results, file: AnalysisFile, key: str) -> None:
-    """Write the findings from which the dashboard's pages read the changes of each machine.
-
-    Args:
-        result: the analysis of all machines, made with the same ``file``.
-        key: see ``key_of``.
-    """
-    changes: dict[str, list[FoundChange]] = defaultdict(list)
-    for change in result.changes:
-        changes[change.series.machine].append(change)
-    machine_findings.publish(file, key, changes, {machine: results.state(machine) for machine in results.machines})
 
 
 def key_of(results: Results, thresholds: Thresholds, repo: Path, packages: tuple[str, ...]) -> str:

@@ -24,20 +24,18 @@ _PATIENCE = 60.0
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS analysis (
-        id INTEGER PRIMARY KEY, machine TEXT, state TEXT, ranges TEXT, content BLOB, UNIQUE (machine, state, ranges)
+        id INTEGER PRIMARY KEY, machine TEXT, state TEXT, ranges TEXT, at REAL, content BLOB,
+        UNIQUE (machine, state, ranges)
     );
     CREATE TABLE IF NOT EXISTS detector_state (
         analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series TEXT, length INTEGER, checksum INTEGER,
         noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series)
     ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS publication (
-        id INTEGER PRIMARY KEY, key TEXT, machine TEXT, at REAL, analysis INTEGER REFERENCES analysis,
-        content BLOB, UNIQUE (key, machine)
-    );
     CREATE TABLE IF NOT EXISTS finding (
-        publication INTEGER REFERENCES publication ON DELETE CASCADE, place INTEGER, series INTEGER, last INTEGER,
-        suppressed INTEGER, content BLOB, PRIMARY KEY (publication, place)
+        analysis INTEGER REFERENCES analysis ON DELETE CASCADE, place INTEGER, series INTEGER, last INTEGER,
+        "commit" TEXT, content BLOB, PRIMARY KEY (analysis, place)
     ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS publication (key TEXT PRIMARY KEY, at REAL) WITHOUT ROWID;
 """
 
 #: SQLite's result codes of a damaged file, and of one that has other tables.

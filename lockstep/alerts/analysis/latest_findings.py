@@ -13,7 +13,8 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
-from lockstep.alerts.analysis.machine_findings import MachineFindings, published_at
+from lockstep.alerts.analysis.analysis_tables import published_at
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.history.part_checks import StoreError
@@ -68,7 +69,7 @@ class Findings:
         published = self._published_at(results)
         if published:
             try:
-                return _read_findings(results, self._file, self._key(results), machine, published)
+                return _read_findings(results, self._file, machine, self.thresholds, published)
             except StoreError:
                 # The file was deleted or damaged, or an analysis of newer results has deleted these findings.
                 self._published = ("", 0.0)
@@ -126,5 +127,7 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 
 @remembered
-def _read_findings(results: Results, file: AnalysisFile, key: str, machine: str, _published: float) -> MachineFindings:
-    return MachineFindings(file, machine, key)
+def _read_findings(
+    results: Results, file: AnalysisFile, machine: str, thresholds: Thresholds, _published: float
+) -> MachineFindings:
+    return MachineFindings(file, results, machine, thresholds)

@@ -1,19 +1,17 @@
-"""Convert an analysis of a machine, its changes, and what the detector found in a series, to JSON and back."""
+"""Define the analysis of a machine, and convert changes, and what the detector found in a series, to JSON and back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from operator import attrgetter
 from typing import Any
 
-from lockstep.alerts.database.alert_as_json import cause_from_json, cause_json, from_json, to_json
+from lockstep.alerts.database.alert_as_json import cause_from_json, cause_json
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Level, Noise
 from lockstep.record.series_name import SeriesName
 
-_CHANGE = tuple(field.name for field in fields(FoundChange))
 _FOUND = tuple(field.name for field in fields(Change))
 
 #: Fields of changes that many changes share, and how each is converted to JSON and back.
@@ -41,49 +39,25 @@ class MachineAnalysis:
     series: Mapping[tuple[str, str], int]
 
 
-def analysis_json(analysis: MachineAnalysis) -> str:
-    """Return an analysis as JSON, for ``analysis_from_json``."""
-    parts, changes = changes_json(analysis.changes)
-    alerts = [to_json(alert) for alert in analysis.freshness]
-    series = [[*name, number] for name, number in analysis.series.items()]
-    return json.dumps([analysis.machine, parts, changes, alerts, series])
-
-
-def analysis_from_json(text: str) -> MachineAnalysis:
-    """Return the analysis that ``analysis_json`` converted."""
-    machine, parts, changes, alerts, series = json.loads(text)
-    shared = shared_parts(parts)
-    return MachineAnalysis(
-        machine,
-        tuple([change_from_json(change, shared) for change in changes]),
-        tuple(map(from_json, alerts)),
-        {(family, suite): number for family, suite, number in series},
-    )
-
-
-def changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[list[Any]]]:
-    """Return the parts that changes share, each once, and a list for each change, which refers to parts by index."""
+def changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the parts that changes share, each once, and the fields of each change, which refer to parts by index."""
     places: dict[str, dict[Hashable, int]] = {name: {} for name in _SHARED}
-    of_change = attrgetter(*_CHANGE)
     rows = [
-        [
-            places[name].setdefault(value, len(places[name])) if name in _SHARED else value
-            for name, value in zip(_CHANGE, of_change(change), strict=True)
-        ]
+        vars(change)
+        | {name: of_name.setdefault(getattr(change, name), len(of_name)) for name, of_name in places.items()}
         for change in changes
     ]
     return {name: [to(part) for part in places[name]] for name, (to, _) in _SHARED.items()}, rows
 
 
 def shared_parts(content: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """Return the shared parts that ``changes_json`` converted."""
+    """Return the shared parts that ``changes_json`` converted, by field."""
     return {name: [back(part) for part in content[name]] for name, (_, back) in _SHARED.items()}
 
 
-def change_from_json(content: Sequence[Any], parts: Mapping[str, Sequence[Any]]) -> FoundChange:
+def change_from_json(content: Mapping[str, Any], parts: Mapping[str, Sequence[Any]]) -> FoundChange:
     """Return a change that ``changes_json`` converted, given the shared parts."""
-    values = dict(zip(_CHANGE, content, strict=True))
-    return FoundChange(**values | {name: parts[name][values[name]] for name in _SHARED})
+    return FoundChange(**{**content, **{name: shared[content[name]] for name, shared in parts.items()}})
 
 
 def found_json(found: Analysis) -> str:

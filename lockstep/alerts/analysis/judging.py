@@ -1,0 +1,92 @@
+"""Judge changes by the thresholds: their better direction, whether they are reported, and why not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from lockstep.alerts.cause.found_change import FoundChange, Kind, Suppressed
+from lockstep.record.series_name import SeriesName
+from lockstep.suite.thresholds import Threshold, Thresholds
+
+#: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
+#: change of unchanged machine code in the same series.
+_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
+
+
+def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[FoundChange]:
+    """Yield the changes with what the thresholds say: the better direction, and why a change is not reported.
+
+    Args:
+        changes: all changes of some series; those of one series and benchmark version follow each other, oldest first.
+    """
+    for (name, _), group_of_series in itertools.groupby(changes, lambda change: (change.series, change.version)):
+        series_changes = list(group_of_series)
+        if name.foreign:
+            better = thresholds.better(*_place(name), otherwise=series_changes[0].better)
+            series_changes = [change.directed(better) for change in series_changes]
+        threshold = threshold_of(series_changes[0], thresholds)
+        # A change of changed code must be larger than the changes that occur in unchanged code.
+        largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
+        levels = [0.0, *itertools.accumulate(change.size for change in series_changes)]
+        for place, change in enumerate(series_changes):
+            suppressed = _suppression(change, threshold, largest)
+            yield replace(change, suppressed=suppressed, flips=_flips(levels, place))
+
+
+def _flips(levels: Sequence[float], place: int) -> bool:
+    """Return whether a series was at both levels of a change before or after it, within a quarter of the change.
+
+    Args:
+        levels: the level before the first change, and the level after each change.
+        place: index of the change.
+    """
+    old, new = levels[place], levels[place + 1]
+    sign, near = math.copysign(1.0, new - old), abs(new - old) / 4
+    as_bad = any(sign * level >= sign * new - near for level in levels[:place])
+    return as_bad or any(sign * level <= sign * old + near for level in levels[place + 2 :])
+
+
+def threshold_of(change: FoundChange, thresholds: Thresholds) -> Threshold:
+    """Return the threshold for a change. Each difference of an exact quantity counts."""
+    threshold = thresholds.of(*_place(change.series))
+    return replace(threshold, min_effect=0.0) if change.counted else threshold
+
+
+def _place(name: SeriesName) -> tuple[str, str, str, str, str]:
+    return name.suite, name.variant, name.case, name.l2, name.quantity
+
+
+def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) -> Suppressed:
+    if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in _CODE):
+        return "noise"
+    if change.cause.gpu_moved:
+        return "moved"
+    if change.share < threshold.min_effect:
+        return "small"
+    return "unsure" if change.confidence < threshold.confidence else ""
+
+
+#: Why a suppressed change is in no alert.
+_REASONS: Mapping[Suppressed, str] = {
+    "small": "it is smaller than min_effect in thresholds.toml",
+    "unsure": "it is less sure than confidence in thresholds.toml asks for",
+    "noise": "unchanged machine code changes by as much",
+    "moved": "the series moved to another GPU, which explains it",
+}
+
+
+def unreported_because(change: FoundChange, thresholds: Thresholds) -> str:
+    """Return why a change is in no alert; "" if it is in one. A fall of an exact quantity never is."""
+    if change.suppressed:
+        return _REASONS[change.suppressed]
+    if not change.series.exact or change.old is None or change.new is None:
+        return ""
+    quantity, budget = change.series.quantity, thresholds.budget_of(*_place(change.series))
+    if budget is None:
+        return f"{quantity} explain a time; without a budget in thresholds.toml they open no alert"
+    if change.new - change.old <= budget:
+        return f"the budget in thresholds.toml lets {quantity} rise by {budget:g}"
+    return ""
