@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lockstep.machine_code.cache import Cache
@@ -30,24 +30,22 @@ class Comparison:
 
     Attributes:
         target: the GPU that the kernels are compiled for.
-        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled, unless
-            ``compare`` was called with ``whole``.
+        base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled. Both
+            have the cases that neither tree has.
         compilers: the compilers of both trees, if their toolchains differ.
         same_sources: suites whose family's sources differ at most in comments; their cases are not traced.
-        lacking: cases that neither tree has, because both lack a name that the variant imports; mapped to that name.
     """
 
     target: Target
     base: Mapping[CaseKey, CaseCode]
     head: Mapping[CaseKey, CaseCode]
     same_sources: frozenset[str] = frozenset()
-    lacking: Mapping[CaseKey, str] = field(default_factory=dict)
     compilers: tuple[CompilerFacts, CompilerFacts] | None = None
 
     @cached_property
     def changes(self) -> tuple[CodeChange, ...]:
         """Return each difference between the trees' code, and each unknown case; empty if all cases are the same."""
-        return differences(self.base, self.head, self.lacking)
+        return differences(self.base, self.head)
 
     @cached_property
     def quantities(self) -> tuple[QuantityChange, ...]:
@@ -63,7 +61,7 @@ class Comparison:
     @cached_property
     def counts(self) -> Counter[str]:
         """Return the number of cases by status; suites with the same sources are left out."""
-        return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head, *self.lacking]))
+        return Counter(self.status(key) for key in dict.fromkeys([*self.base, *self.head]))
 
     def status(self, key: CaseKey) -> str:
         """Return "same" (no difference was found), "changed", "unknown" (also if neither tree has the case), "new" …"""
@@ -71,7 +69,7 @@ class Comparison:
             return "same"
         base, head = self.base.get(key), self.head.get(key)
         if base is None or head is None:
-            return "new" if head else "removed" if base else "unknown"
+            return "new" if head else "removed"
         if base.unknown or head.unknown:
             return "unknown"
         return "same" if base.same_as(head) else "changed"
@@ -118,10 +116,11 @@ def compare(
             for reader in readers:
                 reader.stop()
             raise
-    lacking = {
-        key: code.unknown
+    present = [{key: code for key, code in side.items() if not code.absent} for side in (before, after)]
+    nowhere = {
+        key: replace(code, unknown=f"in neither version: {code.unknown}")
         for key, code in {**before, **after}.items()
-        if all(key not in side or side[key].absent for side in (before, after))
+        if not any(key in side for side in present)
     }
-    before, after = ({key: code for key, code in side.items() if not code.absent} for side in (before, after))
-    return Comparison(target, before, after, frozenset(same), lacking, compilers)
+    before, after = (side | nowhere for side in present)
+    return Comparison(target, before, after, frozenset(same), compilers)

@@ -66,21 +66,17 @@ class CodeChange:
         return "mixed" if worse and better else "worse" if worse else "better" if better else "other code"
 
 
-def differences(
-    base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode], lacking: Mapping[CaseKey, str] | None = None
-) -> tuple[CodeChange, ...]:
+def differences(base: Mapping[CaseKey, CaseCode], head: Mapping[CaseKey, CaseCode]) -> tuple[CodeChange, ...]:
     """Return the changes from ``base`` to ``head``; empty if no difference was found.
 
     Kernels are matched by name, in the order of their launches. Kernels that differ must be compiled in both trees, as
     ``lockstep.machine_code.differences.compare`` does: without ``machine``, a sentence cannot give figures.
 
-    Changes of kernels come first; within a kind, those that affect most cases. ``lacking`` has cases that neither tree
-    has, and why.
+    Changes of kernels come first; within a kind, those that affect most cases.
     """
     found = [
         (change, key) for key in dict.fromkeys([*base, *head]) for change in _of_case(base.get(key), head.get(key))
     ]
-    found += [(CodeChange("", "unknown", f"in neither version: {why}"), key) for key, why in (lacking or {}).items()]
     merged: dict[tuple[str, str, str], tuple[CodeChange, dict[CaseKey, None]]] = {}
     for change, key in found:
         # Specialisations of one kernel whose figures change equally are merged into one change.

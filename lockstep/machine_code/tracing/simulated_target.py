@@ -102,23 +102,11 @@ def answer_as(target: Target) -> None:
     def always(answer: Any) -> Callable[..., Any]:
         return lambda *_, **__: answer
 
-    def of_device(answer: Any) -> Callable[..., Any]:
-        def ask(device: Any = None) -> Any:
-            # Like torch, which takes what is no device for the current one.
-            given = torch.device(device) if isinstance(device, str) else device
-            index = given if isinstance(given, int) else getattr(given, "index", 0)
-            index = 0 if callable(index) else index  # a tuple has a method of this name
-            if index not in (None, 0, -1):
-                raise AssertionError("Invalid device id")
-            return answer
-
-        return ask
-
     answers = {
-        "get_device_properties": of_device(properties),
-        "get_device_capability": of_device(target.capability),
-        "get_device_name": of_device(properties["name"]),
-        "set_device": of_device(None),
+        "get_device_properties": always(properties),
+        "get_device_capability": always(target.capability),
+        "get_device_name": always(properties["name"]),
+        "set_device": always(None),
         # bfloat16 since 8.0, the oldest architecture that Lockstep supports
         **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), always(True)),
         **dict.fromkeys(("init", "_lazy_init"), always(None)),
