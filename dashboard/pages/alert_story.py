@@ -57,8 +57,8 @@ def why(story: Story, alert: Alert, source: bool) -> list[Any]:
         rows = [
             html.Tr(
                 [
-                    html.Td(mono(fact.of) if fact.of else ""),
-                    html.Td(fact.name),
+                    html.Td(mono(fact.kernel) if fact.kernel else ""),
+                    html.Td(fact.what),
                     html.Td(fact.before or "–", className="mono"),
                     html.Td(fact.after, className="mono" if fact.before != fact.after else "mono dim"),
                     html.Td(fact.means, className="dim wide"),

@@ -14,24 +14,6 @@ from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.ranking import confidence, explain
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import amount, culprits, headline, interval, search_command
-from lockstep.record.kernel_facts import meaning
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A fact before and after the change, and what such a difference usually means."""
-
-    of: str
-    name: str
-    before: str
-    after: str
-    means: str
-
-    @property
-    def text(self) -> str:
-        """The fact in one line."""
-        moved = f"{self.before} → {self.after}" if self.before not in ("", self.after) else self.after
-        return f"{self.of} {self.name} {moved}".strip() + (f": {self.means}" if self.means else "")
 
 
 @dataclass(frozen=True)
@@ -69,7 +51,7 @@ class Story:
     others: tuple[CommitNote, ...]
     more: int
     why: str
-    facts: tuple[Fact, ...]
+    facts: tuple[Evidence, ...]
     who: str
     next: tuple[NextStep, ...]
     series: tuple[str, ...]
@@ -85,7 +67,7 @@ class Story:
         if self.more:
             yield f"  and {self.more} other commits of the range"
         yield f"why: {self.why}"
-        yield from (f"  {fact.text}" for fact in self.facts)
+        yield from (f"  {_fact(fact)}" for fact in self.facts)
         yield f"who: {self.who}"
         yield from (f"next: {step.words}: {step.command}" for step in self.next)
 
@@ -106,7 +88,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         others=tuple(note for note in alert.notes if note not in suspects),
         more=len(alert.commits) - len(suspects) if suspects else 0,
         why=f"{alert.cause.kind}: {alert.cause.sentence}",
-        facts=tuple(_fact(fact) for fact in alert.cause.evidence if fact.what != "commit" or not alert.commits),
+        facts=tuple(fact for fact in alert.cause.evidence if fact.what != "commit" or not alert.commits),
         who=_who(alert, suspects),
         next=tuple(_next(alert, number)),
         series=tuple(_series(alert)),
@@ -124,9 +106,9 @@ def _sure(worst: FoundChange) -> str:
     return sized if worst.counted else f"{sized}, {confidence(worst.confidence)} sure"
 
 
-def _fact(evidence: Evidence) -> Fact:
-    means = meaning(evidence.what, evidence.before, evidence.after) if evidence.kernel else ""
-    return Fact(evidence.kernel, evidence.what, evidence.before, evidence.after, means)
+def _fact(fact: Evidence) -> str:
+    moved = f"{fact.before} → {fact.after}" if fact.before not in ("", fact.after) else fact.after
+    return f"{fact.kernel} {fact.what} {moved}".strip() + (f": {fact.means}" if fact.means else "")
 
 
 def _who(alert: Alert, suspects: tuple[CommitNote, ...]) -> str:

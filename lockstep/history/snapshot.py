@@ -71,7 +71,7 @@ class Results:
         self._contents = contents
         self._reader = reader
         self._machines = {name: MachineIndex(name, contents) for name in self.machines}
-        self._states: dict[tuple[str, int | None], str] = {}
+        self._states: dict[str, str] = {}
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
         """Return the commits that have results, oldest first; () for an unknown machine.
@@ -126,26 +126,22 @@ class Results:
         """Return the run of a machine at a commit (full hash), also at a commit apart; ``None`` if there is none."""
         return next((run for run in self.runs if (run.machine, run.commit) == (machine, commit)), None)
 
-    def state(self, machine: str, first: int | None = None) -> str:
+    def state(self, machine: str) -> str:
         """Return a text that changes whenever the points of a machine change; "" for an unknown machine.
 
         Compare only texts from the same cache, because a rebuilt cache gives another text for the same results.
-
-        Args:
-            first: the number of the oldest commits to cover; ``None`` for all commits.
         """
         index = self._machines.get(machine)
         if index is None:
             return ""
-        state_key = (machine, first)
-        if state_key not in self._states:
-            runs = zip(index.runs, index.commits[:first], strict=False)
+        if machine not in self._states:
+            runs = zip(index.runs, index.commits, strict=True)
             parts = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
             parts.append(repr(sorted(self._contents.joined.series.items())) if self._contents.joined.series else "")
             parts += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
             text = "\n".join(parts).encode("utf-8", "surrogateescape")
-            self._states[state_key] = blake2b(text, digest_size=16).hexdigest()
-        return self._states[state_key]
+            self._states[machine] = blake2b(text, digest_size=16).hexdigest()
+        return self._states[machine]
 
     def series(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause, Kind
@@ -51,14 +51,6 @@ class ReportedChange:
         return self.change.sense != "better"
 
 
-@dataclass
-class _Group:
-    """Changes whose commit ranges share a commit."""
-
-    end: int
-    changes: list[ReportedChange] = field(default_factory=list)
-
-
 def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[Alert]:
     """Group changes into alerts, in the order of machine, family and range.
 
@@ -75,24 +67,24 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
         series = reported.change.series
         families[series.machine, series.family, APART.get(series.quantity, "")].append(reported)
     alerts = [
-        _alert(machine, family, gathered.changes, position)
+        _alert(machine, family, gathered, position)
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
     return with_doubts(_across_machines(alerts, position), position)
 
 
-def _gather(changes: Iterable[ReportedChange]) -> list[_Group]:
+def _gather(changes: Iterable[ReportedChange]) -> list[list[ReportedChange]]:
     """Divide changes into the fewest groups in which all ranges share a commit.
 
     The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
     group's first range.
     """
-    groups: list[_Group] = []
+    groups: list[list[ReportedChange]] = []
     for reported in sorted(changes, key=lambda reported: (reported.change.last, reported.change.first)):
-        if not groups or reported.change.first > groups[-1].end:
-            groups.append(_Group(reported.change.last))
-        groups[-1].changes.append(reported)
+        if not groups or reported.change.first > groups[-1][0].change.last:
+            groups.append([])
+        groups[-1].append(reported)
     return groups
 
 

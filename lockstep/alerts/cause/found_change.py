@@ -8,6 +8,7 @@ from typing import Literal
 
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.detect.findings import Measure, Sense
+from lockstep.record.kernel_facts import meaning
 from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
@@ -50,6 +51,11 @@ class Evidence:
         """The name and the values of the fact for people, such as ``torch 2.11.0 → 2.13.0``."""
         name = f"{self.kernel} {self.what}".lstrip()
         return f"{name} {self.before} → {self.after}" if self.before else f"{name} {self.after}"
+
+    @property
+    def means(self) -> str:
+        """What such a difference of a kernel usually means; "" if nothing is known."""
+        return meaning(self.what, self.before, self.after) if self.kernel else ""
 
 
 @dataclass(frozen=True)
