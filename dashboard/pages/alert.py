@@ -135,6 +135,8 @@ def body(
         ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
         ("Loss", story.lost),
         ("Sure", story.sure),
+        ("Measured", story.measured),
+        ("Users", story.users),
         ("Now", returned(alert, levels)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]

@@ -139,6 +139,12 @@ def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[A
     if open_alerts.total > len(open_alerts.first):
         text = f"all {whole(open_alerts.total)} open alerts"
         more += [dcc.Link(text, href=link("/alerts", state="open", machine=machine), className="link")]
+    if open_alerts.muted:
+        text = f"{'and ' if lines else ''}{whole(open_alerts.muted)} muted"
+        more += [
+            " · " if more else "",
+            dcc.Link(text, href=link("/alerts", state="muted", machine=machine), className="link"),
+        ]
     elsewhere = sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0]))
     for name, number in elsewhere[:MOST_ELSEWHERE]:
         more += [" · " if more else "", f"{whole(number)} open on "]

@@ -15,6 +15,9 @@ from lockstep.alerts.ranking import confidence, explain
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import amount, culprits, headline, interval, search_command
 
+#: The variant of a suite that dispatches to the others, which users call.
+_BEST = "best"
+
 
 @dataclass(frozen=True)
 class NextStep:
@@ -31,13 +34,16 @@ class Story:
     Attributes:
         title: the headline.
         lost: what is lost, in one line; "" if nothing measurable is.
+        measured: how the worst series was measured: noise, clocks, copies; "" if unknown.
+        users: whether the variant that users call is among the changed series; "" for other projects.
         sure: the interval of the worst series and the confidence; "" without a change.
         since: the commit, or how many commits may be the culprit.
         suspects: the commits that change the kernel's files; all commits if none does, or if git does not say.
         others: the other commits of the range, as far as git knows them, at most a hundred.
         more: number of commits of the range that are not suspects.
         why: the cause in a sentence.
-        facts: the facts that differ, and the equal ones of kernels whose code differs.
+        facts: the facts that differ, and the equal ones of kernels whose code differs, of all series. Of several
+            series with the same fact, those of the worst.
         who: the owner, and the authors of the suspects.
         next: what a reader may do.
         series: the changed series, worst first.
@@ -45,6 +51,8 @@ class Story:
 
     title: str
     lost: str
+    measured: str
+    users: str
     sure: str
     since: str
     suspects: tuple[CommitNote, ...]
@@ -61,6 +69,7 @@ class Story:
         if self.lost:
             yield f"lost: {self.lost}"
         yield from _listed(self.series, limit, "series")
+        yield from (f"{name}: {text}" for name, text in (("measured", self.measured), ("users", self.users)) if text)
         if self.since:
             yield f"since: {self.since}"
         yield from _listed([note_text(note) for note in self.suspects], limit, "commits")
@@ -80,6 +89,8 @@ def tell(alert: Alert, number: int = 0) -> Story:
     return Story(
         title=headline(alert),
         lost=explain(alert),
+        measured=_measured(worst) if worst else "",
+        users=_users(alert),
         sure=_sure(worst) if worst else "",
         since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
         if alert.commits
@@ -88,7 +99,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         others=tuple(note for note in alert.notes if note not in suspects),
         more=len(alert.commits) - len(suspects) if suspects else 0,
         why=f"{alert.cause.kind}: {alert.cause.sentence}",
-        facts=tuple(fact for fact in alert.cause.evidence if fact.what != "commit" or not alert.commits),
+        facts=tuple(_facts(alert)),
         who=_who(alert, suspects),
         next=tuple(_next(alert, number)),
         series=tuple(_series(alert)),
@@ -104,6 +115,37 @@ def note_text(note: CommitNote) -> str:
 def _sure(worst: FoundChange) -> str:
     sized = interval(worst)
     return sized if worst.counted else f"{sized}, {confidence(worst.confidence)} sure"
+
+
+def _measured(worst: FoundChange) -> str:
+    parts = [f"noise {100 * worst.noise:.2g} % from commit to commit"] if worst.noise else []
+    parts += [f"clocks {worst.clock}"] if worst.clock else []
+    if worst.copied:
+        words = "point beside the change is a copy" if worst.copied == 1 else "points beside the change are copies"
+        parts.append(f"{worst.copied} {words} of the same work")
+    return ", ".join(parts)
+
+
+def _users(alert: Alert) -> str:
+    if not alert.members or alert.members[0].series.foreign:
+        return ""
+    hit = [member for member in alert.members if member.series.variant == _BEST]
+    if not hit:
+        return f"{_BEST}, which users call, is not among the changed series"
+    more = f", and {len(hit) - 1} more" if len(hit) > 1 else ""
+    place = f"{hit[0].series.case} {hit[0].series.l2}".strip()
+    return f"{_BEST}, which users call, changed: {amount(hit[0])} at {place}{more}"
+
+
+def _facts(alert: Alert) -> Iterator[Evidence]:
+    if not alert.commits:
+        yield from alert.cause.evidence
+        return
+    told: set[str] = set()
+    for cause in (alert.cause, *(member.cause for member in alert.members)):
+        facts = [fact for fact in cause.evidence if fact.what != "commit" and (fact.kernel or fact.what) not in told]
+        told |= {fact.kernel or fact.what for fact in facts}
+        yield from facts
 
 
 def _fact(fact: Evidence) -> str:

@@ -7,7 +7,7 @@ import datetime
 import getpass
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
@@ -132,6 +132,9 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         print(json.dumps(alerts_json(alerts, _site())))
     else:
         _print(alerts, store.archived())
+        muted = 0 if args.all else store.count(replace(choice, states=frozenset({"muted"})))[0]
+        if muted:
+            print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
         if results is not None:
             for sentence in (*results.refused, *(() if args.machine else ended_machines(results).sentences())):
                 print(sentence)

@@ -124,6 +124,7 @@ class Outbox:
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
         later = self.waiting(now) if confirm else {}
         everything = [alert for alert in self._store.alerts() if alert.id not in later]
+        muted = sum(alert.state == "muted" for alert in everything)
         unconfirmed = len(self.messages("doubt"))
         written = 0
         with self._database.write() as connection:
@@ -136,7 +137,8 @@ class Outbox:
                 # The first digest covers two days, because a daily job may be late or had nothing to report before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
-                message = digest_message([alert for alert in everything if alert.open], closed, unconfirmed, site)
+                opened = [alert for alert in everything if alert.open]
+                message = digest_message(opened, closed, muted, unconfirmed, site)
                 if message is not None:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)
         return written

@@ -186,7 +186,9 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert status == 4
     assert "alert 1: a mute needs a reason: --because TEXT" in printed
     assert run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31", "--because", "known")[0] == 0
-    assert run("alerts", "list")[0] == 0
+    status, printed = run("alerts", "list")
+    assert (status, "and 1 muted; --all lists it" in printed) == (0, True)
+    assert "muted; --all" not in run("alerts", "list", "--all")[1]
     assert run("alerts", "new-baseline", "1", "--by", "bo", "--because", "exact rounding")[0] == 0
     assert "resolved (new baseline)" in run("alerts", "list", "--all")[1]
     assert "bo: new baseline: exact rounding" in run("alerts", "show", "1")[1]

@@ -1,5 +1,6 @@
 """Lists of alerts: each page holds what it should, and costs the same however many alerts there are."""
 
+import datetime
 import math
 import sys
 from dataclasses import replace
@@ -119,6 +120,9 @@ def test_acknowledged_alerts_stand_below_new_ones(tmp_path):
     assert [one.id for one in open_ones.first] == [1, 2]
     assert dict(open_ones.states) == {"new": 5, "acknowledged": 1}
     assert dict(store.open_on("other", 2).elsewhere) == {"h200": 6}
+    assert (open_ones.muted, store.open_on("other", 2).muted) == (0, 0)
+    store.act(2, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    assert (store.open_on("h200", 2).total, store.open_on("h200", 2).muted) == (5, 1)
 
 
 def test_the_version_stays_while_nothing_changes(tmp_path):

@@ -4,7 +4,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from alerting import COMMITS, alerts, step
+from alerting import COMMITS, alerts, series, step
 
 from lockstep.alerts.cause.commit_notes import CommitNote, notes, read_log
 from lockstep.alerts.cause.source_diff import source_diff
@@ -15,6 +15,7 @@ from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
 from lockstep.processes.git import Git, GitError
 from lockstep.record.kernel_facts import meaning
+from lockstep.record.series_name import SeriesName
 
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
 SPILLING = {**KERNEL, "code": "bb", "registers": 255, "spills": 512, "mix": {"BAR": 4, "STL": 8, "all": 1000}}
@@ -42,6 +43,7 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
     assert list(tell(found(), 7).lines()) == [
         "lost: at least 4.4 % of its time is lost, > 99.9 % sure",
         "     +5.0 % (+4.6 … +5.4 %)  linear.triton M=8,K=64 cold",
+        "users: best, which users call, is not among the changed series",
         f"since: one of 3 commits: {COMMITS[8][:12]}..{COMMITS[11][:12]}",
         f"  {COMMITS[10][:8]} 2026-11-02 Bo: Widen the tile (kernels/linear/triton.py)",
         "  and 2 other commits of the range",
@@ -61,6 +63,46 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
         'next: nothing changed: lockstep alerts no-change 7 --because "…"',
         'next: be silent until a day: lockstep alerts mute 7 --until YYYY-MM-DD --because "…"',
     ]
+
+
+def test_it_says_how_the_worst_series_was_measured():
+    [alert] = alerts(step(9, noise=0.0031, clock="locked@1500", copied=2))
+    assert tell(alert).measured == (
+        "noise 0.31 % from commit to commit, clocks locked@1500, 2 points beside the change are copies of the same work"
+    )
+    assert f"measured: {tell(alert).measured}" in tell(alert).lines()
+    assert from_json(to_json(alert)) == alert
+    [unknown] = alerts(step(9))
+    assert not [line for line in tell(unknown).lines() if line.startswith("measured:")]
+
+
+def test_it_says_whether_what_users_call_is_hit():
+    triton, best = step(9, by=0.2), step(9, name=series(variant="best", case="M=1"))
+    [alert] = alerts(triton, best)
+    assert tell(alert).users == "best, which users call, changed: +5.0 % at M=1 cold"
+    assert f"users: {tell(alert).users}" in tell(alert).lines()
+    [alert] = alerts(triton)
+    assert tell(alert).users == "best, which users call, is not among the changed series"
+    foreign = SeriesName("asv", "Sort", "ops.Sort", "time_small", "n=1", "", "seconds")
+    [alert] = alerts(step(9, name=foreign))
+    assert tell(alert).users == ""
+
+
+def test_facts_are_those_of_all_changed_series():
+    steps = []
+    for case, name, registers in (("M=1", "matmul", 255), ("M=2", "reduce", 200), ("M=3", "matmul", 222)):
+        one = step(9, name=series(case=case), by=0.5 if case == "M=1" else 0.05)
+        old, new = (
+            {**KERNEL, "name": name, "code": code, "registers": n} for code, n in (("a", 168), ("b", registers))
+        )
+        sides = [
+            replace(side, code={"kernels": [kernel], "host": "h"})
+            for side, kernel in zip((one.before, one.after), (old, new), strict=True)
+        ]
+        steps.append(replace(one, before=sides[0], after=sides[1]))
+    [alert] = alerts(*steps)
+    registers = [(fact.kernel, fact.after) for fact in tell(alert).facts if fact.what == "registers"]
+    assert registers == [("matmul", "255"), ("reduce", "200")]
 
 
 def test_message_and_feed_print_the_same_story():

@@ -1,6 +1,7 @@
 """The overview: what became slower since when, what it offers to download, and another project's results."""
 
 import csv
+import datetime
 import io
 import json
 import math
@@ -29,6 +30,7 @@ from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.compare.series_status import reference
 from lockstep.suite.thresholds import Thresholds
@@ -60,6 +62,9 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     told = alerts.open_on(FAST, MOST_NEWS)
     assert json.dumps("▼ 2 slower") in words(counted(stand(shown), picture))
     assert "slower by 7." in words(news(store.current(), told))
+    assert "muted" not in words(news(store.current(), told))
+    alerts.act(told.first[0].id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    assert "1 muted" in words(news(store.current(), alerts.open_on(FAST, MOST_NEWS)))
 
 
 def test_a_machine_whose_series_scatter_says_so(tmp_path):

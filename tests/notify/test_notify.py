@@ -200,6 +200,11 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
     assert first.message.title == "Lockstep: 2 open alerts, 2 of them worse"
     assert "hgemm on h200 faster by 20.0 %" in first.message.body
     assert "hgemm" not in second.message.body
+    store.act(kda.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    outbox.write_digest(told, SITE, midnight + 49 * 3_600_000)
+    [third] = outbox.messages("due")
+    assert third.message.title == "Lockstep: 1 open alert, 1 of them worse, and 1 muted"
+    assert third.message.body.startswith("1 open, and 1 muted:\n- new: linear on h200 slower")
 
 
 def test_a_late_digest_covers_the_days_without_a_digest(store, service):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -69,7 +70,7 @@ def _analysed(
     noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
     detected = detect(noisy, read_detected(file, machine), processes)
     found: list[tuple[Followed, Sequence[Change]]] = [
-        *((one_series, detected_series.changes) for one_series, detected_series in zip(noisy, detected, strict=True)),
+        *((replace(one, noise=state.noise), state.changes) for one, state in zip(noisy, detected, strict=True)),
         *((one_series, _exact(one_series)) for one_series in series if one_series.trend.benchmark.exact),
         *follow_checks(results, trends, baselines),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 
@@ -60,8 +61,12 @@ def read_detected(file: AnalysisFile, machine: str) -> dict[str, DetectedSeries]
                 " (SELECT max(id) FROM analysis WHERE machine = ?)",
                 (machine,),
             )
+            # SQLite stores NaN as NULL.
             return {
-                key: DetectedSeries(key, length, checksum, noise, unpacked(state), unpacked(found).decode())
+                key: DetectedSeries(
+                    *(key, length, checksum, math.nan if noise is None else noise),
+                    *(unpacked(state), unpacked(found).decode()),
+                )
                 for key, length, checksum, noise, state, found in rows
             }
     except MissingAnalyses:

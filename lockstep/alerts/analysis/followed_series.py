@@ -9,6 +9,7 @@ as a ratio. Other costs, exact quantities and benchmarks of other projects are f
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -46,6 +47,7 @@ class Followed:
             ``None`` for benchmarks of other projects.
         version: the index of the benchmark version, in the order of first appearance.
         copies: the points that copy the number of another commit with the same work; ``None`` if there are none.
+        noise: run-to-run noise that the detector found (standard deviation of the logarithm); NaN if unknown.
     """
 
     name: SeriesName
@@ -55,6 +57,7 @@ class Followed:
     baseline: Floats | None = None
     version: int = 0
     copies: Trend | None = None
+    noise: float = math.nan
 
     @property
     def key(self) -> str:

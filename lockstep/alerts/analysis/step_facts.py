@@ -78,6 +78,9 @@ class StepBuilder:
             better=better,
             measure=change.measure,
             recent=_recent(followed, change, worse),
+            noise=followed.noise if math.isfinite(followed.noise) else None,
+            clock=self._results.runs[int(trend.run[change.index])].clock_state,
+            copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
             version=followed.version,
             first=min(max(int(trend.commit[first]), good + 1), last),
             last=last,
@@ -222,6 +225,11 @@ def _recent(followed: Followed, change: Change, worse: float) -> float | None:
     if change.measure == "difference":
         return worse * (new - old)
     return worse * math.log(new / old) if old > 0 and new > 0 else None
+
+
+def _copied(copies: Trend | None, first: int, last: int) -> int:
+    """Return the number of copies between two commits, given by their positions."""
+    return 0 if copies is None else int(((copies.commit >= first) & (copies.commit <= last)).sum())
 
 
 def _gpu_move(trend: Trend, around: slice, worse: float) -> GpuMove | None:

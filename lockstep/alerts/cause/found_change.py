@@ -80,7 +80,7 @@ UNEXPLAINED = Cause("unexplained", "")
 class FoundChange:
     """A change of a series with its cause: in the analysis, on pages, in alerts and in messages.
 
-    The alert database stores the fields up to ``measure``. In an alert that was read from it, the others are unknown.
+    The alert database stores the fields up to ``copied``. In an alert that was read from it, the others are unknown.
 
     Attributes:
         series: the name of the series.
@@ -101,6 +101,9 @@ class FoundChange:
         measure: how ``size`` and its interval are measured.
         recent: like ``left``, of the median of the series' last three points; ``None`` if unknown.
         flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
+        noise: run-to-run noise of the series, a standard deviation of the logarithm; ``None`` if unknown.
+        clock: clock state of the first run with the change; "" if unknown.
+        copied: number of points beside the change that copy the number of another commit with the same work.
         version: index of the benchmark version, in the order of first appearance in the series.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
         commit: the first commit measured with the change.
@@ -126,6 +129,9 @@ class FoundChange:
     measure: Measure = "ratio"
     recent: float | None = None
     flips: bool = False
+    noise: float | None = None
+    clock: str = ""
+    copied: int = 0
     version: int = field(default=0, compare=False)
     first: int = field(default=-1, compare=False)
     last: int = field(default=-1, compare=False)

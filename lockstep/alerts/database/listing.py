@@ -73,11 +73,13 @@ class OpenAlerts:
         first: the most urgent open alerts of the machine.
         states: number of the machine's open alerts by state.
         elsewhere: number of open alerts by machine, for the other machines.
+        muted: number of the machine's muted alerts.
     """
 
     first: tuple[Tracked, ...]
     states: Mapping[State, int]
     elsewhere: Mapping[str, int]
+    muted: int = 0
 
     @property
     def total(self) -> int:

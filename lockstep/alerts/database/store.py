@@ -74,7 +74,7 @@ class AlertStore:
 
     def open_on(self, machine: str, limit: int) -> OpenAlerts:
         """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
-        counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_(OPEN))
+        counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_([*OPEN, "muted"]))
         acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
         numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
         numbers = numbers.order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc()).limit(limit)
@@ -84,9 +84,10 @@ class AlertStore:
             for name, state, number in connection.execute(counts.group_by(ALERT.c.machine, ALERT.c.state)):
                 if name == machine:
                     states[state] += number
-                else:
+                elif state != "muted":
                     elsewhere[name] += number
-            return OpenAlerts(_numbered(connection, numbers), states, elsewhere)
+            muted = states.pop("muted", 0)
+            return OpenAlerts(_numbered(connection, numbers), states, elsewhere, muted)
 
     def archived(self) -> dict[str, int]:
         """Return the number of alerts archived under each silent machine."""
