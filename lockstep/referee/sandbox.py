@@ -148,7 +148,7 @@ def _python() -> Sequence[str]:
 
 
 def _packages() -> list[str]:
-    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages") and Path(path).is_dir()]
 
 
 def limit_resources() -> None:

@@ -126,3 +126,10 @@ def test_a_machine_without_bubblewrap_says_so(monkeypatch):
         assert sandbox.missing() == "bubblewrap is not installed (make system-deps)"
     finally:
         sandbox.missing.cache_clear()
+
+
+@needs_sandbox
+def test_a_folder_of_packages_that_does_not_exist_is_left_out(monkeypatch):
+    monkeypatch.syspath_prepend("/opt/absent/site-packages")
+    sandbox.missing.cache_clear()
+    assert sandbox.missing() == ""
