@@ -19,8 +19,8 @@ from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.analysis_tables import publish
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.stored_analysis import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore

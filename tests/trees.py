@@ -7,6 +7,7 @@ from dataclasses import replace
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import rows_over
+from lockstep.history import columns
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record
@@ -158,3 +159,13 @@ def every_row(results):
     """All rows that pages would show, by machine, series and commit."""
     machines = results.machines
     return [row for name in machines for row in rows_over(results, name, results.keys(name).keys)]
+
+
+def points_in(results, *series):
+    """Every point of these series, sorted by machine, series and commit."""
+    own = {name: [one for one in series if one.machine == name] for name in results.machines}
+    return [
+        point
+        for name, asked in own.items()
+        for point in results.points_of(name, results.columns(name, columns.COLUMNS, series=asked))
+    ]

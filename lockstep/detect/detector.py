@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lockstep.detect.forward_costs import forward_costs
 from lockstep.detect.noise import FLOOR, noise_of, resolution_of
 from lockstep.detect.plain import plain_steps
-from lockstep.detect.series_state import NEEDED, SeriesState
+from lockstep.detect.series_state import NEEDED, SeriesState, Shift
 from lockstep.detect.settings import (
     BESIDE,
     BURN_IN,
@@ -35,7 +35,6 @@ from lockstep.detect.settings import (
     RUN,
     WINDOW,
 )
-from lockstep.detect.shift import Shift
 from lockstep.detect.trend import Trend
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Convert the state of one series of the detector to bytes for a database, and back.
+"""Define what the detector knows of one series, and convert it to bytes for a database, and back.
 
 The bytes are not trusted. So they hold only numbers, and no names, objects or code. Forged bytes can cause wrong
 numbers, but nothing worse.
@@ -14,11 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.settings import WINDOW
-from lockstep.detect.shift import Shift
 
 #: A block of new points begins at most ``WINDOW`` points before the first of them, and its noise comes from the
 #: ``WINDOW`` points before the block.
 NEEDED = 2 * WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A reported change of level.
+
+    Attributes:
+        index: first point at the new level.
+        earliest, latest: the points between which ``index`` lies with 95 % probability.
+        reported_at: the newest point when the shift was first reported.
+        reported_as: the index when the shift was first reported.
+        plain: whether the shift is plainly there (``lockstep.detect.plain``), so that its place is known.
+    """
+
+    index: int
+    earliest: int
+    latest: int
+    reported_at: int
+    reported_as: int
+    plain: bool
+
 
 # ``astuple`` takes ten times as long.
 _SHIFT = tuple(field.name for field in fields(Shift))

@@ -1,4 +1,4 @@
-"""Locate, lock and clean up the folder of a cache."""
+"""Name, lock and clean up the folder of a cache. Its name has a digest of the code, so other code has another cache."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
 from platformdirs import user_cache_path
+
+_PACKAGE = Path(__file__).parents[1]
 
 #: Seconds after which a cache in use is marked as used again, and seconds without use after which it is deleted.
 _USED, _UNUSED = 86_400.0, 7 * 86_400.0
@@ -21,6 +24,19 @@ def default_cache(root: Path) -> Path:
     """Return the default location of a results folder's cache."""
     digest = blake2b(str(root.resolve()).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return user_cache_path("lockstep") / f"results-{digest}"
+
+
+@cache
+def code_digest(package: Path = _PACKAGE) -> str:
+    """Return the digest of all source files of a package, by default ``lockstep``.
+
+    A version number would not tell two checkouts apart. Reading all files takes 10 ms.
+    """
+    digest = blake2b(digest_size=10)
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -207,17 +207,6 @@ class Results:
         """Return the number of a machine's series; 0 for an unknown machine."""
         return self._machines[machine].count if machine in self._machines else 0
 
-    def points(self, *series: Series) -> list[Point]:
-        """Return every point of these series with all stored facts, sorted by machine, series and commit.
-
-        A point takes about 20 µs to make. Use ``trends`` for the numbers of many series.
-        """
-        points: list[Point] = []
-        for name in self.machines:
-            own = [one_series for one_series in series if one_series.machine == name]
-            points += self.points_of(name, self.columns(name, COLUMNS, series=own))
-        return points
-
     def points_of(self, machine: str, columns: Rows) -> Iterator[Point]:
         """Yield points of a machine, given by all of their ``columns``, in the same order.
 

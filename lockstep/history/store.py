@@ -14,8 +14,7 @@ from typing import Any
 
 from lockstep.history.benchmark_tables import TABLE, gather
 from lockstep.history.cache_catalog import Catalog, Part, is_damage
-from lockstep.history.cache_folder import default_cache, only_one, sweep_caches
-from lockstep.history.code_digest import code_digest
+from lockstep.history.cache_folder import code_digest, default_cache, only_one, sweep_caches
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
 from lockstep.history.parquet import merge_parts, mergeable, sweep

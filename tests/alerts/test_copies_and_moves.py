@@ -5,6 +5,7 @@ import datetime
 import numpy as np
 import pytest
 from history import DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
+from trees import points_in
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
@@ -64,7 +65,7 @@ def test_a_copy_is_stored_with_the_commit_that_was_timed(analysed, repository):
     for trend in of(results):
         assert np.flatnonzero(trend.same_work_as).tolist() == [4, 5]
         assert trend.value[4] == trend.value[3] == trend.value[5]
-        points = results.points(trend.series)
+        points = points_in(results, trend.series)
         assert [point.same_work_as for point in points[3:7]] == ["", commits[3], commits[3], ""]
         assert points[4].note == f"same work as {commits[3][:8]} (not timed again)"
 

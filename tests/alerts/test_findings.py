@@ -127,7 +127,7 @@ def test_killed_within_a_transaction_it_finds_the_same(growing, monkeypatch, row
             return packed(content, level)
 
         with monkeypatch.context() as killed:
-            killed.setattr("lockstep.alerts.analysis.analysis_tables.packed", pack)
+            killed.setattr("lockstep.alerts.analysis.stored_analysis.packed", pack)
             with pytest.raises(KeyboardInterrupt):
                 growing.looked(growing.kept)
     growing.says_the_same()
@@ -324,7 +324,7 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20], TWO)
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21], TWO)
-    monkeypatch.setattr("lockstep.alerts.analysis.analysis_tables._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis.stored_analysis._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     with growing.kept.reading() as connection:
         [counts] = connection.execute(

@@ -9,7 +9,7 @@ import pytest
 from history import Here, commits_of, write_history
 from playwright.sync_api import expect
 from served import place, serving, words
-from trees import MACHINE, open_store, record, write_measurement
+from trees import MACHINE, open_store, points_in, record, write_measurement
 
 from dashboard.charts.series_figure import changed_conditions
 from dashboard.pages import machines
@@ -75,7 +75,7 @@ def test_another_gpu_of_the_same_model_is_named_on_the_machines_page_and_in_the_
     [turn] = health_of(results, "h100-unlocked").turns
     assert turn.changes == (("GPU (UUID)", "a65f770a", "cc6e60d1"),)
     key = next(key for key in results.keys("h100-unlocked").keys if (key.suite, key.variant) == ("kda", "best"))
-    before, after = results.points(*results.keys(key.machine).series_of([key]))[:2]
+    before, after = points_in(results, *results.keys(key.machine).series_of([key]))[:2]
     assert changed_conditions(before, after) == ["another GPU, cc6e60d1"]
 
 

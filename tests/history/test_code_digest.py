@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trees import open_store, record, write_measurement
 
-from lockstep.history.code_digest import code_digest
+from lockstep.history.cache_folder import code_digest
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from trees import COMMIT, DATE, MACHINE, edit, every_row, read, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, edit, every_row, points_in, read, record, write_measurement
 
 
 def test_every_number_of_a_record_reaches_its_row(tmp_path):
@@ -92,7 +92,7 @@ def test_bytes_are_never_shown_as_seconds(tmp_path):
     (tmp_path / "benchmarks.json").write_text(json.dumps({"a.count": {"unit": "items", "param_names": []}}))
     results = read(tmp_path)
     assert {(row.suite, row.unit) for row in every_row(results)} == {("a.peakmem_x", "MB"), ("a.count", "items")}
-    assert {one.benchmark: [point.value for point in results.points(one)] for one in results.series()} == {
+    assert {one.benchmark: [point.value for point in points_in(results, one)] for one in results.series()} == {
         "a.peakmem_x": [1e6],
         "a.count": [7.0],
     }

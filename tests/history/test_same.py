@@ -1,7 +1,7 @@
 """Rules [[same]] of thresholds.toml join what was renamed; pages, the detector and comparisons see one series."""
 
 import pytest
-from trees import DATE, edit, open_store, write_plain
+from trees import DATE, edit, open_store, points_in, write_plain
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.series import layout
@@ -57,7 +57,7 @@ def test_a_renamed_benchmark_is_one_series_of_one_version(tmp_path):
     [newest] = results.latest("box")
     assert newest.commit == 19
     assert [point.value for point in results.at(commit(3))] == [1.0]
-    assert len(results.points(*results.series())) == 20
+    assert len(points_in(results, *results.series())) == 20
 
 
 def test_an_older_version_of_the_old_name_stays_apart(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import COMMIT, DATE, MACHINE, edit, open_store, read, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, edit, open_store, points_in, read, record, write_measurement
 
 from lockstep.history.display_names import natural, plain
 from lockstep.history.hex_digits import unpacked
@@ -68,7 +68,7 @@ def test_trends_points_and_latest_agree(recorded):
     trends = {trend.series: trend for trend in recorded.trends(every)}
     assert trends.keys() == set(every)
     for series in every[:: len(every) // 40]:
-        points, trend = recorded.points(series), trends[series]
+        points, trend = points_in(recorded, series), trends[series]
         assert [point.commit for point in points] == trend.commit.tolist() == sorted(set(trend.commit.tolist()))
         assert [recorded.runs[run].commit for run in trend.run] == [commits[one].hash for one in trend.commit]
         for name in ("value", "low", "high", "error", "log_ratio", "ratio_error", "mde"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
-from lockstep.alerts.analysis.analysis_tables import publish
+from lockstep.alerts.analysis.stored_analysis import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.history.cache_folder import only_one
 from lockstep.history.part_checks import DamagedPart

@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.analysis_tables import read_analysis, read_detected, write_analysis
-from lockstep.alerts.analysis.detection import DetectedSeries, detect
+from lockstep.alerts.analysis.detection import detect
 from lockstep.alerts.analysis.followed_checks import follow_checks
 from lockstep.alerts.analysis.followed_series import (
     Followed,
@@ -27,7 +26,13 @@ from lockstep.alerts.analysis.followed_series import (
 from lockstep.alerts.analysis.freshness import freshness
 from lockstep.alerts.analysis.reports import machine_reports
 from lockstep.alerts.analysis.step_facts import StepBuilder
-from lockstep.alerts.analysis.stored_analysis import MachineAnalysis
+from lockstep.alerts.analysis.stored_analysis import (
+    DetectedSeries,
+    MachineAnalysis,
+    read_analysis,
+    read_detected,
+    write_analysis,
+)
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Change

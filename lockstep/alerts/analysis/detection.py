@@ -5,42 +5,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from lockstep.alerts.analysis.followed_series import Followed
-from lockstep.alerts.analysis.stored_analysis import found_from_json, found_json
-from lockstep.detect import Change, Trend, continue_many
+from lockstep.alerts.analysis.stored_analysis import DetectedSeries, found_json
+from lockstep.detect import Trend, continue_many
 from lockstep.detect.series_state import SeriesState
 
 #: Number of new points from which a second process is worth its start. Half a second suffices for this many points.
 PARALLEL_POINTS = 50_000
-
-
-@dataclass(frozen=True)
-class DetectedSeries:
-    """What the detector found in a series, and the state from which it continues: a row of ``detector_state``.
-
-    Attributes:
-        series: key of the series and its benchmark version, see ``Followed.key``.
-        length: number of points that were analysed.
-        checksum: checksum of these points, see ``_checksum``.
-        noise: run-to-run noise (standard deviation of the logarithm); NaN if unknown or if the series has no
-            logarithms.
-        state: the detector's state, see ``SeriesState``.
-        found: the changes, levels and noise, see ``found_json``.
-    """
-
-    series: str
-    length: int
-    checksum: int
-    noise: float
-    state: bytes
-    found: str
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """The changes of the series."""
-        return found_from_json(self.found).changes
 
 
 def detect(series: Sequence[Followed], known: Mapping[str, DetectedSeries], processes: int = 1) -> list[DetectedSeries]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
-from lockstep.alerts.analysis.analysis_tables import published_at
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.alerts.analysis.stored_analysis import published_at
 from lockstep.history.part_checks import StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
