@@ -8,7 +8,7 @@ the inside of a merged branch, a commit from before a rebase. It belongs to the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
     """
     # A partial clone would fetch missing objects over the network.
     git = Git(repo, _TIMEOUT_S, fetch=False)
-    known = _known(git, dates)
+    known = known_commits(git, dates)
     if not known:
         in_order = sorted((date, name) for name, date in dates.items())
         commits = tuple(Commit(commit, date, by_date=True) for date, commit in in_order)
@@ -71,7 +71,7 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
         if on_head.lines_of:
             notes.append(f"No measured commit is on {' or '.join(names)}, so the line is that of the current commit.")
             history, names = on_head, ["the current commit"]
-    complete = not _clone_ends(git, repo)
+    complete = not clone_ends(git)
     placed: list[tuple[int, int, int, Commit]] = []
     reached = 0
     for index, (commit, subject) in enumerate(history.subjects):
@@ -114,7 +114,7 @@ def repository_state(repo: Path, branches: Sequence[str] = ()) -> str:
     head = git.try_line("rev-parse", "HEAD")
     if not head:
         return ""
-    return " ".join([head, *(tip.commit for tip in _tips(git, branches)[0]), *sorted(_clone_ends(git, repo))])
+    return " ".join([head, *(tip.commit for tip in _tips(git, branches)[0]), *sorted(clone_ends(git) or ())])
 
 
 class _History:
@@ -210,8 +210,8 @@ def _resolved(git: Git, names: Sequence[str]) -> list[str]:
     return [part[0] if len(part) == 3 and part[1] == "commit" else "" for part in parts]
 
 
-def _known(git: Git, hashes: Mapping[str, int]) -> set[str]:
-    """Return those hashes that are commits of the repository."""
+def known_commits(git: Git, hashes: Iterable[str]) -> set[str]:
+    """Return those hashes that are commits of the repository. One question is faster than one for each hash."""
     # ``git log`` refuses the whole list if a single hash is unknown. Ask only for full hashes: git would resolve a name
     # such as "HEAD", which is another commit every day.
     full = sorted(text for text in hashes if FULL_HASH.fullmatch(text))
@@ -219,11 +219,11 @@ def _known(git: Git, hashes: Mapping[str, int]) -> set[str]:
     return {part[0] for part in objects if len(part) == 3 and part[1] == "commit"}
 
 
-def _clone_ends(git: Git, repo: Path) -> frozenset[str]:
-    """Return the commits at which a shallow clone ends; none for a complete clone."""
+def clone_ends(git: Git) -> frozenset[str] | None:
+    """Return the commits at which a shallow clone ends, none for a complete clone; ``None`` without a repository."""
     path = git.try_line("rev-parse", "--git-path", "shallow")
     try:
-        return frozenset((repo / path).read_text(encoding="ascii").split()) if path else frozenset()
+        return frozenset((git.folder / path).read_text(encoding="ascii").split()) if path else None
     except OSError:
         return frozenset()
 

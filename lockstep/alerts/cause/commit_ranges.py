@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from lockstep.history.asv_file_header import FULL_HASH
+from lockstep.history.line import clone_ends, known_commits
 from lockstep.processes.git import Git
 
 #: Stands for the content of a package that does not exist at a commit.
@@ -70,10 +71,8 @@ class Ranges:
         return "\n".join((str(self.git.folder.resolve()), boundary, *self.packages))
 
     def learn(self, commits: Sequence[str]) -> None:
-        """Find out which of these commits git does not know. One question to git is faster than one for each range."""
-        lines = self.git.try_lines("cat-file", "--batch-check", given=commits)
-        known = {line.partition(" ")[0] for line in lines or () if line.endswith(tuple("0123456789"))}
-        self._missing_commits |= set(commits) - known
+        """Find out which of these commits git does not know."""
+        self._missing_commits |= set(commits) - known_commits(self.git, commits)
 
     def lacking(self, commits: Sequence[str]) -> str:
         """Return a digest of the commits that git does not know, which tells when stored ranges are out of date.
@@ -157,13 +156,7 @@ class Ranges:
     @cached_property
     def _shallow(self) -> frozenset[str] | None:
         """Commits at which a shallow clone ends, empty for a complete clone; ``None`` without a repository."""
-        lines = self.git.try_lines("rev-parse", "--git-path", "shallow")
-        if not lines:
-            return None
-        try:
-            return frozenset((self.git.folder / lines[0]).read_text(encoding="ascii").split())
-        except OSError:
-            return frozenset()
+        return clone_ends(self.git)
 
     @cached_property
     def _partial(self) -> bool:
