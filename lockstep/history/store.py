@@ -115,18 +115,16 @@ class Store:
             raise StoreError(f"the cache {chosen.parent} would lie inside the results folder: choose another folder")
         return cls(root, repo or root, chosen, patience, thresholds, branches)
 
-    def refresh(self, wait: bool = True) -> Refreshed:
+    def refresh(self) -> Refreshed:
         """Update the cache for files that are new, changed (path, mtime, size) or deleted.
 
-        Args:
-            wait: whether to wait for another process that is refreshing the cache. If not, the cache is used as far as
-                that process has updated it.
+        If another process is refreshing the cache, wait for it.
 
         Raises:
             StoreError: the cache cannot be written, or a process that reads files was killed.
         """
         with self._lock:
-            return self._refresh(wait)
+            return self._refresh(wait=True)
 
     def current(self) -> Results:
         """Return a snapshot of the results that is at most ``patience`` seconds old.

@@ -63,14 +63,12 @@ def analyse_results(
     ranges: Ranges,
     now: datetime.datetime,
     file: AnalysisFile,
-    machines: Sequence[str] | None = None,
 ) -> AnalysisResult:
-    """Find the changes and the alerts of the chosen machines.
+    """Find the changes and the alerts of all machines.
 
     Args:
         now: the current time, which decides on mutes and silent machines.
         file: the file that holds the last analysis, and receives this one.
-        machines: the names of the machines to analyse; ``None`` for all machines.
     """
     newest: dict[str, int] = {}
     for run in results.runs:
@@ -84,7 +82,7 @@ def analyse_results(
     commits: dict[str, tuple[str, ...]] = {}
     series: dict[tuple[str, str, str], int] = {}
     # The commits of a machine that measured none on the line may have nothing to do with one another.
-    chosen = [name for name in (results.machines if machines is None else machines) if results.on_line(name)]
+    chosen = [name for name in results.machines if results.on_line(name)]
     for analysis in _analyse_machines(results, chosen, ranges, file):
         name = analysis.machine
         commits[name] = tuple(commit.hash for commit in results.commits(name))

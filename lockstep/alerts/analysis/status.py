@@ -49,12 +49,9 @@ class AnalysisStatus:
         """Whether the last finished analysis failed."""
         return bool(self.failures)
 
-    def stale(self, now: float | None = None) -> bool:
-        """Return whether the last successful analysis is older than ``STALE_AFTER_S``.
-
-        ``now`` is in seconds since 1970; ``None`` for the current time.
-        """
-        return bool(self.succeeded) and (time.time() if now is None else now) - self.succeeded > STALE_AFTER_S
+    def stale(self) -> bool:
+        """Return whether the last successful analysis is older than ``STALE_AFTER_S``."""
+        return bool(self.succeeded) and time.time() - self.succeeded > STALE_AFTER_S
 
     def begin(self) -> AnalysisStatus:
         """Return the status of an analysis that begins now."""
