@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.history.benchmark_tables import TABLE
@@ -18,9 +16,6 @@ from lockstep.record.file import SUFFIX
 Stamp = tuple[int, int, int, int]
 
 _NO_FILE = (0, 0)
-
-#: Number of files that ``probably_unchanged`` examines.
-GLANCED = 256
 
 #: asv's file with the strings of a machine.
 _MACHINE = "machine.json"
@@ -34,35 +29,11 @@ class Scan:
         files: modification times and sizes of the result files, by path relative to the folder.
         tables: modification time and size of each ``benchmarks.json``, by path relative to the folder.
         problems: entries that cannot be examined, and provenance files without a result file.
-        folders: modification time of each listed folder (ns since 1970). It was read before the folder's entries.
     """
 
     files: dict[str, Stamp]
     tables: dict[str, tuple[int, int]]
     problems: tuple[Problem, ...]
-    folders: dict[Path, int] = field(default_factory=dict)
-
-    @cached_property
-    def newest(self) -> tuple[str, ...]:
-        """The ``GLANCED`` files that changed last, which may change again: a run rewrites its file many times."""
-        return tuple(heapq.nlargest(GLANCED, self.files, key=lambda path: max(self.files[path][::2])))
-
-
-def probably_unchanged(root: Path, previous: Scan) -> bool:
-    """Return whether no file was added or removed since a scan, and the ``GLANCED`` newest files are unchanged.
-
-    The check is faster than a scan (ten times for 8,000 files), but does not notice that an older file was rewritten.
-    """
-    try:
-        folders = all(folder.stat().st_mtime_ns == changed for folder, changed in previous.folders.items())
-    except OSError:
-        return False
-    return (
-        folders
-        and bool(previous.folders)
-        and all(_stamp_of(root / path) == stamp for path, stamp in previous.tables.items())
-        and all(_stamps_of(root, path) == previous.files[path] for path in previous.newest)
-    )
 
 
 def scan(root: Path) -> Scan:
@@ -76,11 +47,9 @@ def scan(root: Path) -> Scan:
         return Scan({}, {}, (Problem(shown(root.name), "the folder does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     tables: dict[str, tuple[int, int]] = {}
-    folders: dict[Path, int] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
         folder, location = waiting.pop()
-        folders[Path(folder)] = _changed(Path(folder))
         entries = list(_entries(folder, shown(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
         if TABLE in names and names[TABLE].is_file(follow_symlinks=not location):
@@ -94,7 +63,7 @@ def scan(root: Path) -> Scan:
                     waiting.append((entry, entry_location))
             elif not location and entry.is_dir():
                 problems.append(Problem(shown(entry_location), "the entry is a link, not a folder", weight="part"))
-    return Scan(files, tables, tuple(problems), folders)
+    return Scan(files, tables, tuple(problems))
 
 
 def _files(
@@ -124,26 +93,6 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
         problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
         return
     yield from entries
-
-
-def _stamps_of(root: Path, path: str) -> Stamp:
-    """Return the times and sizes of a result file and its provenance file. ``path`` is relative to ``root``."""
-    return *_stamp_of(root / path), *_stamp_of(root / (path.removesuffix(".json") + SUFFIX))
-
-
-def _changed(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _stamp_of(path: Path) -> tuple[int, int]:
-    try:
-        status = path.lstat()
-    except OSError:
-        return _NO_FILE
-    return status.st_mtime_ns, status.st_size
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:

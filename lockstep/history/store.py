@@ -21,7 +21,7 @@ from lockstep.history.parquet import merge_parts, mergeable, sweep
 from lockstep.history.part_checks import DAMAGED, DamagedPart, PartChecks, Stamp, StoreError, move_aside, stamp_of
 from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
-from lockstep.history.scan import Scan, probably_unchanged, scan
+from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load, with_versions
 from lockstep.history.trouble import Trouble, refused_by_disk
@@ -34,10 +34,6 @@ _OLD = 60.0
 
 #: Seconds after a failed refresh until the next one.
 _RETRY_S = 5.0
-
-#: Number of files above which the faster ``probably_unchanged`` replaces some scans. A scan of 8,000 files takes 50 ms
-#: of CPU time.
-_MANY = 1000
 
 
 class Store:
@@ -72,9 +68,6 @@ class Store:
         #: Why the last refresh failed, and the time of that refresh.
         self.trouble = Trouble()
         self._tried = 0.0
-        #: The last scan whose files were all read, and the time of that scan.
-        self._seen: Scan | None = None
-        self._scanned = 0.0
         self._strays: tuple[Problem, ...] = ()
         self._snapshot: Results | None = None
         self._loaded_state: tuple[Any, ...] | None = None
@@ -148,7 +141,7 @@ class Store:
         try:
             looked = self._snapshot is not None and time.monotonic() - self._looked < self._patience
             if not looked or self._checks.failed:
-                self._refresh(wait=self._snapshot is None, glance=True)
+                self._refresh(wait=self._snapshot is None)
                 self.trouble.end()
         except StoreError as error:
             if self._snapshot is None or self._checks.failed:
@@ -160,20 +153,18 @@ class Store:
         assert self._snapshot is not None
         return self._snapshot
 
-    def _refresh(self, wait: bool, glance: bool = False) -> Refreshed:
+    def _refresh(self, wait: bool) -> Refreshed:
         began = time.perf_counter()
         if not self._whole():
             self._checks.failed = True
         # While parts are missing, do not use what another process has made again so far: it would look as if results
         # had been deleted.
         wait = wait or self._checks.failed
-        settled = self._settled() if glance and not self._checks.failed else None
-        current = settled or self._scan()
-        changed, gone, points = 0, 0, 0
+        current = scan(self.root)
+        self._strays = current.problems
         try:
             try:
-                if settled is None:
-                    changed, gone, points = self._update(current, wait)
+                changed, gone, points = self._update(current, wait)
                 self._load()
             except (sqlite3.DatabaseError, OSError) as error:
                 damage = error if isinstance(error, sqlite3.DatabaseError) and is_damage(error) else None
@@ -200,20 +191,6 @@ class Store:
         """Return whether the manifest and the parts of the present snapshot still exist and were not written again."""
         loaded = self._snapshot is not None
         return not loaded or (self._manifest.exists() and not self._checks.changed(self._loaded_parts))
-
-    def _settled(self) -> Scan | None:
-        """Return the last scan if it is recent, found many files, and is still valid by ``probably_unchanged``."""
-        if self._sealed != self._seal_stamps():  # somebody has written the manifest
-            return None
-        previous, young = self._seen, time.monotonic() - self._scanned < _OLD
-        large = previous is not None and len(previous.files) > _MANY
-        return previous if previous and large and young and probably_unchanged(self.root, previous) else None
-
-    def _scan(self) -> Scan:
-        self._seen, self._scanned = None, time.monotonic()
-        current = scan(self.root)
-        self._strays = current.problems
-        return current
 
     def _update(self, current: Scan, wait: bool, damage: sqlite3.DatabaseError | None = None) -> tuple[int, int, int]:
         """Read the files that changed since the last refresh, and remove deleted files from the cache.
@@ -254,7 +231,6 @@ class Store:
             sweep(self._parts, counting)
             catalog.seal()
             self._sealed = self._seal_stamps()
-            self._seen = current
             return len(changed), len(gone), points
 
     def _verified_catalog(self, damage: sqlite3.DatabaseError | None) -> Catalog:

@@ -186,7 +186,7 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         times, cpu, size = [], [], 0
         for _ in range(41):
             if "poll" in name:
-                # A glance at the files is part of it; the store believes what it saw for so long.
+                # A scan of the files is part of it; the store believes what it saw for so long.
                 time.sleep(0.25)
             began, before = time.perf_counter(), time.process_time()
             try:

@@ -110,10 +110,8 @@ def test_a_process_that_meets_a_damaged_cache_makes_it_again(results, cache, nam
     assert points(open_store(results, cache=cache)) == before
 
 
-@pytest.mark.parametrize("many", [0, 10**6], ids=["glanced at", "scanned"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_running_process_makes_a_damaged_cache_again(results, cache, name, many, monkeypatch):
-    monkeypatch.setattr(store_module, "_MANY", many)
+def test_a_running_process_makes_a_damaged_cache_again(results, cache, name):
     store = open_store(results, cache=cache)
     before = points(store)
     assert points(store) == before

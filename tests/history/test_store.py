@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from bench.make_tree import write_many
-from trees import COMMIT, DATE, MACHINE, edit, every_row, open_store, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from lockstep.history import ingest
 from lockstep.history import parquet as parts
@@ -301,40 +301,6 @@ def test_machine_code_facts_are_kept_as_json(tmp_path):
     beside.write_text(f"{lines[0]}\n{json.dumps(told)}\n")
     [latency] = [point for point in open_store(tmp_path).current().at(COMMIT) if point.value == 5e-6]
     assert json.loads(latency.code)["kernels"][0]["registers"] == 168
-
-
-def test_many_files_are_glanced_at_between_two_scans(tmp_path, monkeypatch):
-    """New, removed and recently changed files are noticed at once; reading needs no look at each of the others."""
-    root = tmp_path / "results"
-    many = 1200
-    commits = [f"{number:040x}" for number in range(many)]
-    first = write_measurement(root, [record()], commit=commits[0], proof=False)
-    for number, commit in enumerate(commits[1:], 1):
-        path = first.with_name(f"{commit[:8]}{number}-existing.json")
-        path.write_text(first.read_text().replace(commits[0], commit))
-    store = open_store(root)
-    results = store.current()
-    assert len(results.runs_of(MACHINE)) == many
-
-    looked = []
-    real = Path.lstat
-    monkeypatch.setattr(Path, "lstat", lambda path: looked.append(path) or real(path))
-    assert store.current() is results
-    assert len(looked) < many
-    monkeypatch.undo()
-
-    last = max(first.parent.glob("*-existing.json"), key=lambda path: path.stat().st_mtime_ns)
-    edit(last, lambda data: data.update(date=DATE + 77))
-    changed = store.current()
-    assert changed is not results
-    last.unlink()
-    assert len(store.current().runs_of(MACHINE)) == many - 1
-    write_measurement(root, [record()], commit="f" * 40, proof=False)
-    assert len(store.current().runs_of(MACHINE)) == many
-    old = first.stat().st_mtime_ns
-    edit(first, lambda data: data.update(date=DATE + 78))
-    os.utime(first, ns=(old + 1, old + 1))
-    assert store.refresh().changed == 1
 
 
 def cpu(who):
