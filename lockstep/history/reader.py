@@ -28,7 +28,7 @@ ASV_QUANTILE = 2.5758
 #: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
 _AT_ONCE = 300_000
 
-#: Up to this number of series, a query names each of them. More series are read as a range of numbers.
+#: Up to this number of runs, a query for series names the runs, and the series as a range. That is faster.
 _FEW = 64
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -42,7 +42,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 #: Columns of a trend that are stored as they are.
 _UNCHANGED = ("version", "state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu")
 
-_NUMBERS = ", ".join(("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED))
+_OF_TREND = ("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +119,15 @@ class Reader:
         """
         portion = max(1, _AT_ONCE // max(1, len(source.ids)))
         for start in range(0, len(series), portion):
-            asked = series[start : start + portion]
-            yield _in_order(self._columns(source, source.joined.stored(asked)), source, asked)
+            columns = self.rows(source, series=series[start : start + portion], names=_OF_TREND)
+            place, _ = lookup(source.ids, columns["run"])
+            yield {name: columns[name] for name in (*_UNCHANGED, "series", "bridge")} | {
+                "commit": source.commits[place],
+                "run": source.runs[place],
+                "error": errors(columns),
+                "log_ratio": log_ratios(columns),
+                "ratio_error": standard_error(columns["ratio_low"], columns["ratio_high"], columns["epochs"]),
+            }
 
     def rows(
         self,
@@ -136,12 +143,18 @@ class Reader:
             names: the names of the columns. They must include the columns that identify a row and those that hold its
                 number with its interval. A ratio must come with its interval.
         """
-        condition = f"series {_among(source.joined.stored(series))}" if series else f"run IN ({_listed(runs)})"
+        stored_series = source.joined.stored(series)
+        few = bool(series) and len(source.ids) <= _FEW
+        condition = f"series {_among(stored_series)}" if series else f"run IN ({_listed(runs)})"
+        if few:
+            span = f"series BETWEEN {min(stored_series)} AND {max(stored_series)}"
+            condition = f"{span} AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
         stored = self._ask(sql, source)
         # Convert one column at a time, so that memory never holds two copies of all columns.
         columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
-        order = source.in_order(columns["run"], columns["series"], np.arange(len(columns["run"])))
+        kept = np.flatnonzero(np.isin(columns["series"], series)) if few else np.arange(len(columns["run"]))
+        order = source.in_order(columns["run"], columns["series"], kept)
         return source.averaged({name: columns.pop(name)[order] for name in tuple(columns)})
 
     def latest(self, source: Source, count: int, names: Collection[str] = COLUMNS.keys()) -> Rows:
@@ -201,35 +214,6 @@ class Reader:
             for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
                 self._checks.verify(part)
             raise StoreError(f"DuckDB cannot query the cache {source.parts[0].parents[1]}: {error}") from error
-
-    def _columns(self, source: Source, series: Sequence[int]) -> dict[str, Any]:
-        condition = _among(series) if len(series) <= _FEW else f"BETWEEN {series[0]} AND {series[-1]}"
-        if len(source.ids) <= _FEW:
-            condition += f" AND run IN ({_listed(source.ids.tolist())})"
-        sql = f"SELECT {_NUMBERS} FROM read_parquet(?) WHERE series {condition}"
-        columns = self._ask(sql, source)
-        return {name: np.ma.filled(values, BLANKS[COLUMNS[name]]) for name, values in columns.items()}
-
-
-def _in_order(stored: dict[str, Any], source: Source, requested: Sequence[int]) -> Rows:
-    """Return a machine's points of the ``requested`` series, sorted by series and commit.
-
-    Args:
-        stored: columns of stored points, by name.
-        source: the machine's runs and their order.
-        requested: numbers of the series.
-    """
-    rows = np.flatnonzero(lookup(np.asarray(requested, dtype=np.int64), stored["series"])[1])
-    rows = source.in_order(stored["run"], stored["series"], rows)
-    column = source.averaged({name: values[rows] for name, values in stored.items()})
-    place, _ = lookup(source.ids, column["run"])
-    return {name: column[name] for name in (*_UNCHANGED, "series", "bridge")} | {
-        "commit": source.commits[place],
-        "run": source.runs[place],
-        "error": errors(column),
-        "log_ratio": log_ratios(column),
-        "ratio_error": standard_error(column["ratio_low"], column["ratio_high"], column["epochs"]),
-    }
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
