@@ -124,22 +124,19 @@ def oracle(sample: Sample) -> int | None:
     return int(after[1:].argmax()) + 1
 
 
-_ASV, _KERNEL, _PELT = (
-    Rival("asv, no threshold", asv_without_threshold, 5.0),
-    Rival("KernelCPD rbf", kernel, 0.3),
-    Rival("PELT l1", pelt, 60.0),
-)
+_ASV = Rival("asv, no threshold", asv_without_threshold, 5.0)
+#: Left out on Python 3.14, for which ruptures has no wheel.
+_RUPTURES = (Rival("KernelCPD rbf", kernel, 0.3), Rival("PELT l1", pelt, 60.0)) if find_spec("ruptures") else ()
 RIVALS = (
     Rival("fixed 5 %", fixed_threshold),
     Rival("asv, 5 %", asv_steps, 5.0),
     _ASV,
     Rival("Perfherder's t", weighted_t, 4.0),
-    _KERNEL,
-    _PELT,
+    *_RUPTURES,
 )
 #: Methods on series of other shapes. Otava is not a dependency: it pins numpy 2.2 and brings clients of Slack and
 #: BigQuery. Its detector needs neither: ``pip install --no-deps apache-otava``.
-PEERS = (_KERNEL, _PELT, _ASV, *([Rival("Otava", otava, 4.0)] if find_spec("otava") else []))
+PEERS = (*_RUPTURES, _ASV, *([Rival("Otava", otava, 4.0)] if find_spec("otava") else []))
 
 
 def _weighted(part: Floats, weights: Floats) -> tuple[float, float]:
