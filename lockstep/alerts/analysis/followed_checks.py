@@ -18,9 +18,9 @@ from lockstep.detect import Change
 from lockstep.detect import Trend as Values
 from lockstep.detect.check_changes import ROUNDING, determinism_changes, error_changes
 from lockstep.detect.exact_changes import positive
-from lockstep.history.model import STATES, Floats, Series, SeriesKey, Trend
-from lockstep.history.row_keys import key_of
+from lockstep.history.model import STATES, Floats, Series, Trend
 from lockstep.history.snapshot import Results
+from lockstep.record.series_name import SeriesName
 
 #: Number of series that are read at once, which limits memory: a point takes a hundred bytes.
 _AT_ONCE = 500
@@ -38,14 +38,17 @@ def follow_checks(
         baselines: the baseline of each Lockstep suite, by suite.
     """
     latencies = _first_of_each_case(trends)
-    names = {key: trend for key, trend in latencies.items() if key.variant == baselines.get(key.suite)}
-    of_baseline = {
-        key: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
-        for key, (trend, error, _) in zip(names, _read(results, list(names.values())), strict=True)
+    of_baselines = {name: trend for name, trend in latencies.items() if name.variant == baselines.get(name.suite)}
+    known = {
+        name: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
+        for name, (trend, error, _) in zip(of_baselines, _read(results, list(of_baselines.values())), strict=True)
     }
     changed: list[tuple[Followed, Sequence[Change]]] = []
-    for (key, trend), (_, error, same) in zip(latencies.items(), _read(results, list(latencies.values())), strict=True):
-        base = of_baseline.get(key.of(baselines.get(key.suite, "")), {}) if key not in names else {}
+    for (name, trend), (_, error, same) in zip(
+        latencies.items(), _read(results, list(latencies.values())), strict=True
+    ):
+        baseline = replace(name, variant=baselines.get(name.suite, ""))
+        base = {} if name in known else known.get(baseline, {})
         ok = (trend.state == STATES.index("ok")) & (trend.same_work_as == 0)
         for version, points in enumerate(_by_version(trend, error, ok)):
             baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
@@ -57,14 +60,14 @@ def follow_checks(
     return [(series, changes) for series, changes in changed if changes]
 
 
-def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesKey, Trend]:
-    """Return one latency for each variant and case of Lockstep's suites, by its key without the cache state."""
-    first_trends: dict[SeriesKey, Trend] = {}
+def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesName, Trend]:
+    """Return one latency for each variant and case of Lockstep's suites, by its name without the cache state."""
+    first_trends: dict[SeriesName, Trend] = {}
     for trend in trends:
         if trend.benchmark.ours and not trend.benchmark.is_ratio:
-            key = key_of(trend.series, trend.benchmark)._replace(l2="")
-            if key not in first_trends or trend.series.axis("l2") < first_trends[key].series.axis("l2"):
-                first_trends[key] = trend
+            name = replace(name_of(trend.series, trend.benchmark), l2="")
+            if name not in first_trends or trend.series.axis("l2") < first_trends[name].series.axis("l2"):
+                first_trends[name] = trend
     return first_trends
 
 
