@@ -1,9 +1,10 @@
-"""Colours of the causes of changes."""
+"""Colours of changes, by their cause."""
 
 from __future__ import annotations
 
 from dashboard.charts.theme import Scheme
 from lockstep.alerts.cause.found_change import Kind
+from lockstep.alerts.model import FoundChange
 
 #: Colours of each cause in the light and the dark scheme. Causes that a developer must act on are orange.
 CAUSES: dict[Kind, tuple[str, str]] = {
@@ -18,12 +19,20 @@ CAUSES: dict[Kind, tuple[str, str]] = {
 }
 
 
-def cause_colour(kind: Kind, scheme: Scheme) -> str:
-    """Return the colour in which a chart of this scheme marks a change with this cause."""
-    return CAUSES[kind][scheme == "dark"]
+#: Colours of every gain. Orange means slower on every page.
+_BETTER = ("#0B62A8", "#6BB8F0")
 
 
-def cause_text(kind: Kind) -> str:
-    """Return a CSS colour for a cause's text. The browser selects the light or the dark one."""
-    light, dark = CAUSES[kind]
+def change_colour(change: FoundChange, scheme: Scheme) -> str:
+    """Return the colour in which a chart of this scheme marks a change."""
+    return _colours(change)[scheme == "dark"]
+
+
+def change_text(change: FoundChange) -> str:
+    """Return a CSS colour for the text of a change. The browser selects the light or the dark one."""
+    light, dark = _colours(change)
     return f"light-dark({light}, {dark})"
+
+
+def _colours(change: FoundChange) -> tuple[str, str]:
+    return _BETTER if change.sense == "better" else CAUSES[change.cause.kind]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from dashboard.charts.cause_colours import cause_colour
+from dashboard.charts.cause_colours import change_colour
 from dashboard.charts.theme import Scheme
 from dashboard.charts.trend import Mark, commit_line, wrapped
 from lockstep.alerts.model import FoundChange
@@ -34,5 +34,5 @@ def marks(
         ]
         first = labelled[0][1]
         lines += [commit_line(commits[at]) if first.exact else f"in {first.range_text}", wrapped(first.cause.sentence)]
-        chart_marks.append(Mark(at, glyph, cause_colour(first.cause.kind, scheme), "<br>".join(lines)))
+        chart_marks.append(Mark(at, glyph, change_colour(first, scheme), "<br>".join(lines)))
     return chart_marks

@@ -10,7 +10,7 @@ from typing import Any
 
 from dashboard.charts.apart import Apart
 from dashboard.charts.axes import commit_axis, in_zoom
-from dashboard.charts.cause_colours import cause_colour
+from dashboard.charts.cause_colours import change_colour
 from dashboard.charts.telemetry import Points, telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import MARKED, Figure, trend, upright
@@ -191,7 +191,7 @@ def _changes(changes: Sequence[FoundChange], commits: Sequence[Commit], scheme: 
             source = escape(commits[at].subject[:48]) if change.exact else change.range_text
             size = f"{sign(change.sense)} {amount(change)}"
             text = " · ".join(part for part in (size, change.cause.kind, source) if part)
-            marks.append(_mark(at - 0.5, text, cause_colour(change.cause.kind, scheme), "solid"))
+            marks.append(_mark(at - 0.5, text, change_colour(change, scheme), "solid"))
     return marks
 
 

@@ -78,7 +78,11 @@ def form(security: RequestSecurity) -> Any:
         for name, text in labels.items()
     ]
     form = [
-        dmc.TextInput(id="alert-because", label="Reason or comment", className="because"),
+        dmc.TextInput(
+            id="alert-because",
+            label="Reason or comment (required to mute, for a new baseline and for no change)",
+            className="because",
+        ),
         dmc.TextInput(
             id="alert-until",
             label="Mute until",

@@ -12,7 +12,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.charts.by_date import by_date, in_order
-from dashboard.charts.cause_colours import cause_text
+from dashboard.charts.cause_colours import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice
@@ -258,7 +258,7 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": cause_text(finding.cause.kind)}),
+                    html.Span(size, style={"color": change_text(finding)}),
                     html.Span(f"{ends} ", className="dim"),
                     *_place(finding, named, address.machine),
                     html.Span(f" · {finding.cause.kind}: {finding.cause.sentence}"),

@@ -26,6 +26,7 @@ from lockstep.commands.alert_options import (
 )
 from lockstep.commands.results_options import open_store, repository
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.git import Git
 from lockstep.record.console import plain_table, wide_console
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at or after this day or commit")
         add_names(parser)
+        parser.add_argument(
+            "--exact",
+            action="store_true",
+            help="also list quantities that are counted without a GPU, such as registers; they explain a time",
+        )
         parser.add_argument("--all", action="store_true", help="include suppressed changes: small, unsure or noise")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with the evidence")
         add_sources(parser)
@@ -72,13 +78,13 @@ def _run(args: argparse.Namespace) -> int:
 
     results, now = run_analysis(args)
     dates = {commit.hash: commit.date for commit in results.commits()}
-    begin = _since(args.since, results)
+    begin = _since(args.since, results, Git(repository(args)))
     if not results.series():
         unread = "; ".join(tally(results).sentences())
         log.error(f"{results.root} holds no results{': ' + unread if unread else ': `lockstep run` makes them'}")
         return BROKEN
     expect_names(args, names_of(results))
-    changes = [
+    selected = [
         change
         for change in now.changes
         if (args.all or not change.suppressed)
@@ -86,7 +92,8 @@ def _run(args: argparse.Namespace) -> int:
         and args.family in (None, change.series.family, change.series.suite)
         and dates[change.commit] >= begin
     ]
-    changes.sort(key=lambda change: (-dates[change.commit], _ORDER[change.sense], -abs(change.weight)))
+    changes = [change for change in selected if args.exact or not change.series.exact]
+    changes.sort(key=lambda one: (one.series.exact, -dates[one.commit], _ORDER[one.sense], -abs(one.weight)))
     findings = _findings(results, args)
     noisy = _noisy(findings, args)
     if args.json:
@@ -97,7 +104,10 @@ def _run(args: argparse.Namespace) -> int:
         extra = {"noisy": scatter, "problems": tally(results).as_json(), "line": results.line_note}
         print(json.dumps(_json(changes, now, findings) | extra))
     else:
-        _print(changes, now, args)
+        _print(changes, now, args, {commit: _day(date) for commit, date in dates.items()})
+        if unlisted := len(selected) - len(changes):
+            noun = "change of an exact quantity is" if unlisted == 1 else "changes of exact quantities are"
+            print(f"{unlisted} {noun} not listed: --exact lists them after the times")
         for machine, scatter_of_machine in noisy.items():
             if args.machine or machine not in now.ended.machines:
                 print(scatter_of_machine.sentence(machine))
@@ -116,11 +126,15 @@ def _is_open(change: FoundChange) -> bool:
     return change.sense != "better" and left > abs(change.size) / 5
 
 
-def _since(text: str | None, results: Results) -> int:
+def _day(milliseconds: int) -> str:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).strftime("%Y-%m-%d")
+
+
+def _since(text: str | None, results: Results, git: Git) -> int:
     """Return the date of the day or commit that ``--since`` names, in ms since 1970; 0 without ``--since``.
 
     Raises:
-        LifecycleError: the text is neither a day nor the beginning of one commit's hash.
+        LifecycleError: the text is neither a day nor a commit.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.states_and_actions import LifecycleError
@@ -136,8 +150,10 @@ def _since(text: str | None, results: Results) -> int:
     matches = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(matches) == 1:
         return matches[0].date
-    known = "several commits begin with it" if matches else "no commit with results begins with it"
-    raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or the beginning of a commit's hash")
+    if not matches and not text.startswith("-") and (seconds := git.try_line("log", "-1", "--format=%at", text, "--")):
+        return 1000 * int(seconds)
+    known = "several commits begin with it" if matches else "git knows no such commit"
+    raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or a commit (v1.2, HEAD~5, a hash)")
 
 
 def _findings(results: Results, args: argparse.Namespace) -> dict[str, MachineFindings]:
@@ -202,19 +218,22 @@ def _noise(change: FoundChange, findings: Mapping[str, MachineFindings]) -> dict
     return asdict(behaviour.noise) if behaviour else None
 
 
-def _print(changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace) -> None:
+def _print(
+    changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace, days: Mapping[str, str]
+) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, interval, sense_words
     from lockstep.detect.settings import RUN
 
     console = wide_console()
-    table = plain_table((), ("change", "95 % interval"))
+    table = plain_table(("date",), ("change", "95 % interval"))
     for name in ("series", "machine", "commits", "cause"):
         table.add_column(name, overflow="fold")
     if args.all:
         table.add_column("suppressed")
     for change in changes:
         cells = [
+            days[change.commit],
             amount(change),
             interval(change),
             change.series.label,

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from alerting import Service
+from exact import code, write_exact_history
 from history import Here, commits_of, write_foreign, write_history
 from trees import DATE, record, write_measurement
 
@@ -170,7 +171,7 @@ def test_changes_in_json_and_filtered(run, project):
         assert (status, json.loads(printed)["changes"]) == (0, [])
     status, printed = run("changes", "--since", "yesterday")
     assert status == 4
-    assert "write a day (2026-11-21) or the beginning of a commit's hash" in printed
+    assert "write a day (2026-11-21) or a commit" in printed
 
 
 def test_an_alert_is_followed_from_new_to_closed(run, project):
@@ -324,3 +325,26 @@ def test_a_check_that_changed_leaves_the_noise_of_other_series_known(run, tmp_pa
     assert noise.keys() == {"speedup", "deterministic"}
     assert 0.003 < noise["speedup"]["scale"] < 0.01
     assert noise["deterministic"] is None
+
+
+def test_changes_lists_exact_quantities_only_where_asked(run, tmp_path):
+    repo = tmp_path / "repo"
+    commits = commits_of(repo, 8)
+    write_exact_history(repo / "results", commits, lambda n: code(registers=128 if n < 4 else 160))
+    words = ("changes", "--results", str(repo / "results"), "--repo", str(repo))
+    status, printed = run(*words)
+    assert status == 0
+    assert "1 change of an exact quantity is not listed: --exact lists them after the times" in printed
+    assert "registers" not in printed
+    status, printed = run(*words, "--exact")
+    assert status == 1
+    assert re.search(r"2020-\d\d-\d\d .*128 → 160.*registers", printed)
+
+
+def test_changes_since_a_name_of_git(run, project):
+    root, _ = project
+    subprocess.run(["git", "-C", root, "tag", "-f", "v1", f"HEAD~{LENGTH - 1 - AT}"], check=True, capture_output=True)
+    assert "3 changes in 12 series" in run("changes", "--since", "v1")[1]
+    assert "0 changes in 12 series" in run("changes", "--since", "HEAD")[1]
+    status, _ = run("changes", "--since=--output=x")
+    assert status == 4

@@ -212,3 +212,15 @@ def test_an_error_of_zero_is_a_point_and_an_unknown_one_none(tmp_path):
     seen, figure, _ = error_at(tmp_path, 0.0, None, 0.0)
     assert [number and number.value for _, number in seen.points] == [0.0, None, 0.0]
     assert "log" not in str(figure["layout"]["yaxis"].get("type"))
+
+
+def test_a_gain_is_not_drawn_in_the_colour_of_a_slowdown(shown):
+    results, seen = view(shown, ONE)
+    [found] = seen.changes
+    orange = {"#B04A00", "#FF9A5C"}
+    gain = replace(seen, changes=(replace(found, size=-found.size, low=-found.high, high=-found.low),))
+    for drawn, coloured in ((seen, True), (gain, False)):
+        [note] = series_data.chart(results, ONE, drawn, "light")["layout"]["annotations"]
+        assert (note["font"]["color"] in orange) == coloured
+        text = words(series.changes(results, ONE, drawn))
+        assert any(colour in text for colour in orange) == coloured
