@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dashboard.pages.infinite_rows import Columns, block, cells, or_none, percen
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.cause.commit_notes import read_log
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean
@@ -29,6 +31,10 @@ from lockstep.history.model import Commit, Floats, Run
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
+from lockstep.processes.git import Git
+
+#: Seconds that git may take to tell the author.
+_TIMEOUT_S = 5.0
 
 #: Maximum number of families that have a card.
 MOST_FAMILIES = 60
@@ -47,9 +53,16 @@ def layout(results: Results, address: CommitAddress) -> Any:
         [
             html.Div([back_link(), html.Span(" / "), html.H1(commit.short, className="mono")], className="crumbs"),
             html.P(
-                [html.Span(day(commit.date), className="dim"), " ", html.Span(commit.subject, className="strong")],
+                [
+                    html.Span(day(commit.date), className="dim"),
+                    " ",
+                    html.Span(commit.subject, className="strong"),
+                    " ",
+                    html.Span(id="commit-author", className="dim"),
+                ],
                 className="said",
             ),
+            *_elsewhere(address.machine, machine),
             html.P(
                 ["on ", *_machines(commit, machine, machines), html.Span(" · ", className="dim")]
                 + (_fork(results, machine, commit) if commit.apart else _neighbours(results, machine, commit)),
@@ -78,15 +91,16 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Output("commit-families", "children"),
         Output("commit-grid", "rowData"),
         Output("commit-told", "data"),
+        Output("commit-author", "children"),
         Input("commit-address", "data"),
         Input("version", "data"),
         State("commit-grid", "rowModelType"),
     )
-    def fill(stored: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str]:
+    def fill(stored: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str, str]:
         comparison = compared(stored)
         # The grid requests the rows of a long table, and must request them again.
         rows = no_update if model == "infinite" else cells(comparison, COLUMNS)
-        return families(comparison), rows, f"{stored['commit']} {version}"
+        return families(comparison), rows, f"{stored['commit']} {version}", _author(findings.repo, stored["commit"])
 
     def compared(stored: dict[str, str]) -> CommitComparison:
         results = store.current()
@@ -156,6 +170,20 @@ def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> Any:
         ],
         className="count-card",
     )
+
+
+def _elsewhere(asked: str, shown: str) -> list[Any]:
+    """Return the sentence for an address with a machine that did not measure the commit; [] for other addresses."""
+    if asked in ("", shown):
+        return []
+    sentence = [mono(asked[:80]), " has no results of this commit; the page shows those of ", mono(shown), "."]
+    return [html.P(sentence, className="warning")]
+
+
+def _author(repo: Path, commit: str) -> str:
+    """Return the words for the author of a commit; "" if git does not know the commit."""
+    log = read_log(Git(repo, timeout_s=_TIMEOUT_S, fetch=False), [commit])
+    return f"by {log[commit][0]}" if commit in log else ""
 
 
 def _neighbours(results: Results, machine: str, commit: Commit) -> list[Any]:

@@ -1,6 +1,9 @@
 """One commit: every series against the commit measured before it."""
 
+import subprocess
+
 import pytest
+import served
 from compared import each
 from served import words
 from showcase import COMMITS, FAST, FREE
@@ -72,3 +75,22 @@ def test_an_address_restores_the_machine_and_takes_a_short_hash(shown):
 @pytest.mark.parametrize("path", ["/commit/0000000", "/commit/abc", "/commit/%3Cimg%3E"])
 def test_an_unknown_commit_says_so(shown, path):
     assert "No results of commit" in words(page(shown[0], path, "")[0])
+
+
+def test_a_machine_that_did_not_measure_the_commit_is_named(shown):
+    store, _ = shown
+    at = store.current().commits(FAST)[STEP]
+    text = words(page(store, f"/commit/{at.hash}", "?machine=laptop-of-nobody")[0])
+    assert " has no results of this commit; the page shows those of " in text
+    assert "has no results of this commit" not in words(page(store, f"/commit/{at.hash}", f"?machine={FAST}")[0])
+
+
+def test_the_page_has_the_author_and_the_date(tmp_path):
+    place = served.place(tmp_path, commits=4)
+    author = subprocess.run(
+        ["git", "-C", place.root, "log", "-1", "--format=%an"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    answer = call(
+        place.client, "commit-author.children", {"commit": place.commits[3], "machine": "h200"}, None, state=(None,)
+    )
+    assert answer["commit-author"]["children"] == f"by {author}"
