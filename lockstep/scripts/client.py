@@ -23,7 +23,7 @@ class Outcome:
     Attributes:
         calls: case and variant of each call of head, in order.
         verdicts, records: by the number of the call; ``died`` has those that killed a worker.
-        refused: what cannot be taken, with the reason.
+        refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
         trouble: why no worker starts; "" if one does.
     """
@@ -35,7 +35,7 @@ class Outcome:
     records: dict[int, Record] = field(default_factory=dict)
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     died: dict[int, tuple[str, str]] = field(default_factory=dict)
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[str, dict[int, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
@@ -76,7 +76,6 @@ def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]
             say(event["text"])
         case "found":
             outcome.calls = [tuple(call) for call in event["calls"]]
-            outcome.refused = [tuple(row) for row in event["refused"]]
             outcome.errors = {"head": event["error"]} if event["error"] else {}
         case "verdict":
             verdict = verdict_from(event["verdict"])
@@ -93,4 +92,6 @@ def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]
             outcome.controls = event["controls"]
         case "ended":
             outcome.errors.update({side: error for side, error in event["errors"].items() if error})
+            for side, points in event["refused"].items():
+                outcome.refused[side] = {int(number): reason for number, reason in points.items()}
     return None

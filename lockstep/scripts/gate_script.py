@@ -98,19 +98,31 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
         if number in outcome.died:
             how, side = outcome.died[number]
             verdicts.append(Verdict(key, "failed", how, in_base=side == BASE))
+        elif number in outcome.verdicts:
+            verdicts.append(outcome.verdicts[number])
         else:
-            verdicts.append(outcome.verdicts.get(number) or Verdict(key, "unsure", UNREACHED))
+            verdicts.append(_not_set_up(key, *(outcome.refused.get(side, {}).get(number, "") for side in (BASE, HEAD))))
     if outcome.errors.get(HEAD) and not outcome.errors.get(BASE) and BASE in plan.sides and outcome.calls:
         key = SeriesKey(plan.suite, _SCRIPT, "-", "warm")
         verdicts.append(Verdict(key, "failed", f"head's script ends early: {outcome.errors[HEAD]}"))
     return verdicts
 
 
+def _not_set_up(key: SeriesKey, base: str, head: str) -> Verdict:
+    """Return the verdict on a call that was not compared; the texts say why its set-up failed in each version."""
+    if head and base:
+        return Verdict(key, "na", head)
+    if head:
+        return Verdict(key, "failed", f"head: {head}")
+    return Verdict(key, "new", f"base: {base}", in_base=False) if base else Verdict(key, "unsure", UNREACHED)
+
+
 def notes(plan: Plan, outcome: Outcome) -> list[str]:
     """Return a line for everything that was not taken: which call, which line, why."""
     alike: dict[str, list[str]] = {}
-    for what, reason in outcome.refused:
-        alike.setdefault(reason, []).append(what)
+    for number, reason in outcome.refused.get(HEAD, {}).items() if BASE not in plan.sides else ():
+        case, variant = outcome.calls[number]
+        alike.setdefault(reason, []).append(f"{variant} at {case}")
     lines = [
         f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
         for reason, points in alike.items()
@@ -127,8 +139,6 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
         return "" if plan.selected(outcome.calls) else "no call of the script matches --case and --variant"
     if error := outcome.errors.get(HEAD):
         return f"the script ended before its first timed call: {error}"
-    if outcome.refused:
-        return f"no call of the script could be taken: {outcome.refused[0][0]}: {outcome.refused[0][1]}"
     own = timing_lines(Path(plan.sides[HEAD].file))
     return "the script calls no timer that Lockstep stands in for" + (
         f"; it times by itself at {'; '.join(own)}" if own else ""

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,12 +32,22 @@ _AXES = (bool, int, float, str, torch.dtype)
 _MOST_NUMBERS = 8
 
 
+@dataclass
+class _Point:
+    """A point that is being set up and timed."""
+
+    key: CallKey
+    taken: bool = False
+
+
 class Hook:
     """Hands the timed calls of the script that runs in the current thread to whoever measures it.
 
     Attributes:
         taken: called with each timed call in the thread of the script; returns milliseconds.
-        refused: called with the place of a call that cannot be taken, and the reason.
+        wanted: called with the name of each point of a timer that loops over points by itself; returns whether the
+            point is set up and timed.
+        refused: called with the name of a point that cannot be taken, and the reason.
     """
 
     def __init__(self) -> None:
@@ -45,12 +55,16 @@ class Hook:
 
     @contextmanager
     def serving(
-        self, script: Path, taken: Callable[[TimedCall], float], refused: Callable[[str, str], None]
+        self,
+        script: Path,
+        taken: Callable[[TimedCall], float],
+        wanted: Callable[[CallKey], bool],
+        refused: Callable[[CallKey, str], None],
     ) -> Iterator[None]:
         """Take the calls that the current thread makes within the block."""
         self._local.script = script
-        self._local.taken, self._local.refused = taken, refused
-        self._local.labels, self._local.counts = [], {}
+        self._local.taken, self._local.wanted, self._local.refused = taken, wanted, refused
+        self._local.point, self._local.counts = None, {}
         try:
             yield
         finally:
@@ -62,37 +76,47 @@ class Hook:
         return hasattr(self._local, "taken") and not self._by_library(sys._getframe(2))
 
     def take(
-        self, function: Callable[[], Any], gradients: Sequence[torch.Tensor] | None = None, depth: int = 2
+        self,
+        function: Callable[[], Any],
+        gradients: Sequence[torch.Tensor] | None = None,
+        named: tuple[Mapping[str, Any], str] | None = None,
     ) -> float:
-        """Hand over a closure; return milliseconds. ``depth`` is the number of frames up to the caller of the timer."""
-        frame = self._frame(sys._getframe(depth))
-        axes, variant = self._named(frame)
+        """Hand over a closure; return milliseconds. ``named`` are axes and variant if the timer states them."""
+        frame, point = self._frame(sys._getframe(2)), self._local.point
+        if point is not None and point.taken:
+            return NOMINAL_MS  # the first call of a point is its time
+        if point is not None:
+            key, point.taken = point.key, True
+        else:
+            key = self._numbered(*(named or self._named(frame)))
+        place = frame.f_code.co_filename, frame.f_lineno
+        return float(self._local.taken(TimedCall(key, function, place, () if gradients is None else gradients)))
+
+    def point(self, timed: Callable[[], Any], variant: str, **axes: Any) -> None:
+        """Call a function that sets up and times one point, if the point is wanted; an error ends this point alone."""
+        key = self._numbered(axes, variant)
+        if not self._local.wanted(key):
+            return
+        self._local.point = _Point(key)
+        try:
+            timed()
+        except Exception as error:
+            self._local.refused(key, line_of(error, self._local.script))
+        else:
+            if not self._local.point.taken:
+                self._local.refused(key, "it was set up, and no timer was called")
+        finally:
+            self._local.point = None
+
+    def _numbered(self, axes: Mapping[str, Any], variant: str) -> CallKey:
+        """Return the name of the next call with these axes and this variant."""
         key = CallKey(case_label(axes), variant)
         count = self._local.counts[key] = self._local.counts.get(key, 0) + 1
-        place = frame.f_code.co_filename, frame.f_lineno
-        call = TimedCall(CallKey(key.case, key.variant, count), function, place, () if gradients is None else gradients)
-        return float(self._local.taken(call))
+        return CallKey(key.case, key.variant, count)
 
-    @contextmanager
-    def labelled(self, variant: str, **axes: Any) -> Iterator[None]:
-        """Name the calls within the block; an error in the block ends this point alone, and is told."""
-        self._local.labels.append((axes, variant))
-        try:
-            yield
-        except Exception as error:
-            self.refuse(f"{variant} at {case_label(axes) or '-'}", error)
-        finally:
-            self._local.labels.pop()
-
-    def refuse(self, what: str, error: Exception | str) -> None:
-        """Tell that something cannot be taken: the line of the script, and why."""
-        self._local.refused(what, error if isinstance(error, str) else f"{line_of(error, self._local.script)}")
-
-    def _named(self, frame: FrameType) -> tuple[Mapping[str, Any], str]:
-        """Return axes and variant of a call: those of the surrounding block, or else the caller's scalar arguments."""
-        if self._local.labels:
-            axes, variant = self._local.labels[-1]
-            return axes, variant
+    @staticmethod
+    def _named(frame: FrameType) -> tuple[Mapping[str, Any], str]:
+        """Return axes and variant of a call: the caller's scalar arguments, and its name."""
         code = frame.f_code
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}

@@ -11,6 +11,7 @@ import queue
 import random
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ import torch
 from lockstep.scripts.hook import NOMINAL_MS, Hook, line_of
 from lockstep.scripts.own_memory import allocated, leave_out
 from lockstep.scripts.stand_ins import replace_timers
-from lockstep.scripts.timed_call import TimedCall
+from lockstep.scripts.timed_call import CallKey, TimedCall
 
 #: The seed of base and head, so that both draw the same inputs.
 _SEED = 20_240_229
@@ -50,14 +51,16 @@ class ScriptRun:
     """One run of a script. Enter the namespace of its side around ``advance`` and ``stop``.
 
     Attributes:
-        refused: what cannot be taken, with the reason.
+        wanted: says of a point whether it is set up and timed (``lockstep.scripts.hook``).
+        refused: the points that cannot be taken, with the reason.
         error: why the script ended early; "" if it did not.
     """
 
     script: Script
     hook: Hook
+    wanted: Callable[[CallKey], bool]
     stream: AbstractContextManager[Any] = field(default_factory=nullcontext)
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[CallKey, str] = field(default_factory=dict)
     error: str = ""
     _calls: queue.SimpleQueue[TimedCall | None] = field(default_factory=queue.SimpleQueue)
     _answers: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
@@ -102,7 +105,7 @@ class ScriptRun:
     def _run(self) -> None:
         try:
             leave_out(self._others)
-            with self.hook.serving(self.script.file, self._taken, self._refused), self.stream:
+            with self.hook.serving(self.script.file, self._taken, self.wanted, self._refused), self.stream:
                 self._execute()
         except _Stopped:
             pass
@@ -135,8 +138,8 @@ class ScriptRun:
         leave_out(self._others)
         return answer
 
-    def _refused(self, what: str, reason: str) -> None:
-        self.refused.append((what, reason))
+    def _refused(self, key: CallKey, reason: str) -> None:
+        self.refused[key] = reason
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -103,28 +103,39 @@ class _Session:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
         self._process.stage("find", "")
         found, counted = self._find()
-        self._process.emit("found", calls=[key.labels for key in found], error=counted.error, refused=counted.refused)
+        self._process.emit("found", calls=[key.labels for key in found], error=counted.error)
         chosen = self._plan.chosen([key.labels for key in found])
         compare = BASE in self._plan.sides
-        ended = (self._compare(found, chosen) if compare else self._measure(chosen)) if chosen else {}
+        ended = (self._compare if compare else self._measure)(found, chosen) if chosen else {}
         for run in ended.values():
             run.stop()
         errors = {side: run.error for side, run in ended.items()}
-        self._process.emit("ended", errors=errors)
+        numbers = {key: number for number, key in enumerate(found)}
+        refused = {
+            side: {numbers[key]: why for key, why in run.refused.items() if key in numbers}
+            for side, run in ended.items()
+        }
+        self._process.emit("ended", errors=errors, refused=refused)
 
-    def _new(self, side: str) -> ScriptRun:
+    def _new(self, side: str, wanted: Callable[[CallKey], bool]) -> ScriptRun:
         from lockstep.scripts.script_run import Script, ScriptRun  # imported here: torch is slow to import
 
         file = Path(self._plan.sides[HEAD if side == FIND else side].file)
-        return ScriptRun(Script(file, self._plan.arguments), self._hook, _stream_again())
+        return ScriptRun(Script(file, self._plan.arguments), self._hook, wanted, _stream_again())
 
     def _find(self) -> tuple[list[CallKey], ScriptRun]:
-        """Return the calls that head's script makes, without measuring them.
+        """Return the calls that head's script makes, without measuring them. No point is set up.
 
         The modules that this run imports are dropped. Otherwise head's imports would be over when its calls are
         compared, and those of base would not: a module that sets a seed would give them other inputs.
         """
-        run, keys = self._new(FIND), []
+        keys: list[CallKey] = []
+
+        def counted(key: CallKey) -> bool:
+            keys.append(key)
+            return False
+
+        run = self._new(FIND, counted)
         while (call := self._advance(run, FIND)) is not None:
             keys.append(call.key)
         self._sides.forget(FIND)
@@ -153,26 +164,25 @@ class _Session:
         finally:
             self._left_s -= time.monotonic() - started
 
-    def _measure(self, chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _measure(self, found: Sequence[CallKey], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.measuring.pairing import QUICK, pace_on
         from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
 
-        plan, run, milliseconds = self._plan, self._new(HEAD), 1.0
+        plan, numbers = self._plan, {key: number for number, key in enumerate(found)}
+        run, milliseconds = self._new(HEAD, lambda key: numbers.get(key) in chosen), 1.0
         pace = QUICK if plan.quick else pace_on(self._device)
         measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
-        number = 0
-        while number <= max(chosen) and self._left_s > 0:
-            if (call := self._advance(run, HEAD, milliseconds)) is None:
-                break
-            milliseconds = 1.0
+        while self._left_s > 0 and (call := self._advance(run, HEAD, milliseconds)) is not None:
+            number, milliseconds = numbers.get(call.key, -1), 1.0
+            if number > max(chosen):
+                break  # no later call is asked for
             if number in chosen:
                 self._process.stage("time", str(number))
                 with self._spending(number):
                     record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
                 milliseconds = record.latency.value * 1e3 if record.latency else 1.0
                 self._process.emit("record", number=number, record=asdict(record), place=call.place)
-            number += 1
             del call
         return {HEAD: run}
 
@@ -197,10 +207,14 @@ class _Session:
             stage,
             plan.seed,
         )
-        runs = {side: self._new(side) for side in (BASE, HEAD)}
+        numbers = {key: position for position, key in enumerate(found)}
+        runs = {
+            # A point that only base has is set up, to be told.
+            BASE: self._new(BASE, lambda key: key not in numbers or numbers[key] in chosen),
+            HEAD: self._new(HEAD, lambda key: numbers.get(key) in chosen),
+        }
         answers = {BASE: 1.0, HEAD: 1.0}
         calls = {side: self._advance(run, side) for side, run in runs.items()}
-        numbers = {key: position for position, key in enumerate(found)}
         left, position = len(chosen), -1
         while any(calls.values()) and self._left_s > 0:
             base, head = calls[BASE], calls[HEAD]
@@ -210,12 +224,14 @@ class _Session:
             assert known is not None
             if position >= max(chosen) and not alone:
                 break  # no later call is asked for
-            position += alone != BASE
+            number = numbers.get(known.key, position + (alone != BASE))
+            position = position if alone == BASE else number
             case, variant = known.key.labels
             key = SeriesKey(plan.suite, variant, case, "warm")
-            number = numbers.get(known.key, position)
             answers = {BASE: 1.0, HEAD: 1.0}
-            if alone:
+            if alone and known.key in runs[BASE if alone == HEAD else HEAD].refused:
+                pass  # its set-up failed in the other version, which is told at the end
+            elif alone:
                 new = alone == HEAD
                 reason = f"{BASE if new else HEAD}'s script makes no such call"
                 verdict = Verdict(key, "new" if new else "removed", reason)

@@ -89,13 +89,39 @@ def test_points_of_a_perf_report_are_cases_and_variants(project):
     outcome = found(folder, "benchmarks/bench_norm.py")
     assert outcome.calls == [
         ("M=8,N=64", "Ours"), ("M=8,N=64", "Torch"), ("M=16,N=64", "Ours"), ("M=16,N=64", "Torch"),
+        ("M=3,N=64", "Ours"), ("M=3,N=64", "Torch"),
     ]  # fmt: skip
     assert {record.state for record in outcome.records.values()} == {"ok"}
     assert all(record.latency.value > 0 for record in outcome.records.values())
     assert len(outcome.records) == 4
     # The point that fails ends alone, and says where.
-    assert outcome.refused[0] == ("Ours at M=3,N=64", "bench_norm.py:14: ValueError: 3 rows are too few")
+    assert outcome.refused[HEAD] == dict.fromkeys((4, 5), "bench_norm.py:14: ValueError: 3 rows are too few")
     assert sorted(path.name for path in folder.iterdir() if path.name != ".git") == ["benchmarks", "tiny_kernels"]
+
+
+def test_only_points_that_are_measured_are_set_up(project, tmp_path_factory):
+    log = tmp_path_factory.mktemp("log") / "set up"
+    noted = PERF_REPORT.replace(
+        "x = torch", f"open({str(log)!r}, 'a').write(f'{{M}} {{provider}},')\n        x = torch"
+    )
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": noted})
+    report = gated(folder, "benchmarks/bench_norm.py", cases=("M=16",), variants=("Ours",))
+    assert [(case.key.case, case.key.variant) for case in report.cases] == [("M=16,N=64", "Ours")]
+    assert log.read_text() == "16 ours,16 ours,"  # base and head
+
+
+def test_a_point_whose_set_up_fails_in_head_alone_fails(project):
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
+    (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(KERNELS) + "\nLIMIT = 8\n")
+    script = (folder / "benchmarks/bench_norm.py").read_text()
+    limit = "import tiny_kernels\n    if M > getattr(tiny_kernels, 'LIMIT', 99):\n        raise ValueError('many')\n"
+    (folder / "benchmarks/bench_norm.py").write_text(script.replace("    if M == 3", f"    {limit}    if M == 3"))
+    report = gated(folder, "benchmarks/bench_norm.py")
+    outcomes = {(case.key.case, case.key.variant): (case.outcome, case.reason) for case in report.cases}
+    assert outcomes["M=16,N=64", "Ours"] == ("failed", "head: bench_norm.py:15: ValueError: many")
+    assert outcomes["M=3,N=64", "Ours"] == ("na", "bench_norm.py:17: ValueError: 3 rows are too few")
+    assert outcomes["M=8,N=64", "Ours"][0] in ("same", "unsure", "slower", "faster")
+    assert len(report.cases) == 6
 
 
 def test_every_timer_hands_over_its_closure(project):
@@ -167,7 +193,7 @@ def test_every_timer_hands_over_its_closure(project):
         }
     )
     outcome = found(folder, "benchmarks/bench_all.py")
-    assert not outcome.refused
+    assert not outcome.refused[HEAD]
     assert not outcome.errors
     assert outcome.calls == [
         ("-", "script"),

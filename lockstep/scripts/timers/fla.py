@@ -28,13 +28,17 @@ def _take(registry: Any, config: Any, hook: Hook) -> None:
         limits = (config.dim_constraints or {}).items()
         if any(shape.get(axis) not in allowed for axis, allowed in limits):
             continue
-        with hook.labelled(f"{config.name} forward", **shape):
-            operation = getattr(importlib.import_module(config.import_path), config.func_name or config.name)
-            hook.take(_Op(registry, config, operation, shape).forward)
-            if not config.skip_backward:
-                timed = _Op(registry, config, operation, shape)
-                with hook.labelled(f"{config.name} forward and backward", **shape):
-                    hook.take(timed.forward_and_backward, timed.leaves)
+
+        def forward(config: Any = config, shape: dict[str, int] = shape) -> None:
+            hook.take(_Op(registry, config, shape).forward)
+
+        def forward_and_backward(config: Any = config, shape: dict[str, int] = shape) -> None:
+            timed = _Op(registry, config, shape)
+            hook.take(timed.forward_and_backward, timed.leaves)
+
+        hook.point(forward, f"{config.name} forward", **shape)
+        if not config.skip_backward:
+            hook.point(forward_and_backward, f"{config.name} forward and backward", **shape)
 
 
 @dataclass
@@ -43,7 +47,6 @@ class _Op:
 
     registry: Any
     config: Any
-    operation: Any
     shape: dict[str, int]
     inputs: dict[str, Any] = field(default_factory=dict)
     leaves: list[torch.Tensor] = field(default_factory=list)
@@ -55,7 +58,9 @@ class _Op:
             self.inputs.update(self.registry.generate_inputs(self.config, **self.shape, device=device))
             tensors = (value for value in self.inputs.values() if isinstance(value, torch.Tensor))
             self.leaves += [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
-        return self.operation(**self.inputs, **self.config.extra_kwargs)
+        module = importlib.import_module(self.config.import_path)
+        operation = getattr(module, self.config.func_name or self.config.name)
+        return operation(**self.inputs, **self.config.extra_kwargs)
 
     def forward_and_backward(self) -> None:
         result = self.forward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from lockstep.scripts.hook import Hook
@@ -38,14 +39,14 @@ def _run(point: Any, hook: Hook) -> Any:
                 for provider in kernel_providers:
                     for x in x_values:
                         axes = {x_name: x, **({"config": number} if len(configs) > 1 else {})}
-                        with hook.labelled(f"{provider} {mode}" if mode else str(provider), **axes):
-                            bench_test_fn(
-                                point(
-                                    x=x,
-                                    kernel_provider=provider,
-                                    kernel_operation_mode=mode,
-                                    extra_benchmark_config=config,
-                                )
-                            )
+                        asked = point(
+                            x=x,
+                            kernel_provider=provider,
+                            kernel_operation_mode=mode,
+                            extra_benchmark_config=config,
+                        )
+                        hook.point(
+                            partial(bench_test_fn, asked), f"{provider} {mode}" if mode else str(provider), **axes
+                        )
 
     return run_benchmarks

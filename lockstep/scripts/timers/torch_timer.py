@@ -29,14 +29,9 @@ def _method(original: Any, hook: Hook) -> Any:
         axes = {"sub_label": timer._task_spec.sub_label, "threads": timer._task_spec.num_threads}
         spec = timer._task_spec
         stated = {name: value for name, value in axes.items() if value is not None and value != 1}
-        if spec.label or spec.description or spec.sub_label:
-            variant = " ".join(text for text in (spec.label, spec.description) if text) or "statement"
-            seconds = []
-            with hook.labelled(variant, **stated):
-                seconds.append(hook.take(_closure(timer)) * 1e-3)
-        else:
-            seconds = [hook.take(_closure(timer)) * 1e-3]
-        return Measurement(1, seconds or [1e-3], spec)
+        variant = " ".join(text for text in (spec.label, spec.description) if text) or "statement"
+        named = (stated, variant) if spec.label or spec.description or spec.sub_label else None
+        return Measurement(1, [hook.take(_closure(timer), named=named) * 1e-3], spec)
 
     return timed
 

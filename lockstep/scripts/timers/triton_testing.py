@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from lockstep.scripts.hook import Hook
@@ -41,8 +42,7 @@ def _run(hook: Hook) -> Any:
         own = {name: value for name, value in kwargs.items() if name not in _SHOWN}
         for benchmark in mark.benchmarks if isinstance(mark.benchmarks, Sequence) else [mark.benchmarks]:
             for axes, name, arguments in _points(benchmark):
-                with hook.labelled(name, **axes):
-                    mark.fn(**arguments, **own)
+                hook.point(partial(mark.fn, **arguments, **own), name, **axes)
 
     return run
 
