@@ -76,7 +76,7 @@ def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]
             say(event["text"])
         case "found":
             outcome.calls = [tuple(call) for call in event["calls"]]
-            outcome.errors = {"head": event["error"]} if event["error"] else {}
+            outcome.errors = {side: error for side, error in event["errors"].items() if error}
         case "verdict":
             verdict = verdict_from(event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":

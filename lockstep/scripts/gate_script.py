@@ -110,10 +110,8 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
 
 def _not_set_up(key: SeriesKey, base: str, head: str) -> Verdict:
     """Return the verdict on a call that was not compared; the texts say why its set-up failed in each version."""
-    if head and base:
-        return Verdict(key, "na", head)
     if head:
-        return Verdict(key, "failed", f"head: {head}")
+        return Verdict(key, "failed", head, in_base=bool(base))
     return Verdict(key, "new", f"base: {base}", in_base=False) if base else Verdict(key, "unsure", UNREACHED)
 
 

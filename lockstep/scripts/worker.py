@@ -102,10 +102,12 @@ class _Session:
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
         self._process.stage("find", "")
-        found, counted = self._find()
-        self._process.emit("found", calls=[key.labels for key in found], error=counted.error)
-        chosen = self._plan.chosen([key.labels for key in found])
+        found, error = self._find(FIND)
         compare = BASE in self._plan.sides
+        # The script may end before its comparison reaches the place where head's ends early.
+        errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
+        self._process.emit("found", calls=[key.labels for key in found], errors=errors)
+        chosen = self._plan.chosen([key.labels for key in found])
         ended = (self._compare if compare else self._measure)(found, chosen) if chosen else {}
         for run in ended.values():
             run.stop()
@@ -123,8 +125,8 @@ class _Session:
         file = Path(self._plan.sides[HEAD if side == FIND else side].file)
         return ScriptRun(Script(file, self._plan.arguments), self._hook, wanted, _stream_again())
 
-    def _find(self) -> tuple[list[CallKey], ScriptRun]:
-        """Return the calls that head's script makes, without measuring them. No point is set up.
+    def _find(self, side: str) -> tuple[list[CallKey], str]:
+        """Return the calls that a side's script makes, and why it ends early. Nothing is measured, no point is set up.
 
         The modules that this run imports are dropped. Otherwise head's imports would be over when its calls are
         compared, and those of base would not: a module that sets a seed would give them other inputs.
@@ -135,11 +137,11 @@ class _Session:
             keys.append(key)
             return False
 
-        run = self._new(FIND, counted)
-        while (call := self._advance(run, FIND)) is not None:
+        run = self._new(side, counted)
+        while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
-        self._sides.forget(FIND)
-        return keys, run
+        self._sides.forget(side)
+        return keys, run.error
 
     def _advance(self, run: ScriptRun, side: str, milliseconds: float = 1.0) -> TimedCall | None:
         self._process.stage("load", f"@{side}")
@@ -239,7 +241,8 @@ class _Session:
             elif number in chosen:
                 assert base is not None
                 assert head is not None
-                until = time.monotonic() + max(self._left_s / max(1, left), plan.least_s)
+                # Most calls need seconds; a slow one may take half of what is left, and another then gets no verdict.
+                until = time.monotonic() + max(self._left_s / (2 if left > 1 else 1), plan.least_s)
                 left -= 1
                 with self._spending(number):
                     verdict = comparer.compare(key, base, head, until)

@@ -118,10 +118,36 @@ def test_a_point_whose_set_up_fails_in_head_alone_fails(project):
     (folder / "benchmarks/bench_norm.py").write_text(script.replace("    if M == 3", f"    {limit}    if M == 3"))
     report = gated(folder, "benchmarks/bench_norm.py")
     outcomes = {(case.key.case, case.key.variant): (case.outcome, case.reason) for case in report.cases}
-    assert outcomes["M=16,N=64", "Ours"] == ("failed", "head: bench_norm.py:15: ValueError: many")
-    assert outcomes["M=3,N=64", "Ours"] == ("na", "bench_norm.py:17: ValueError: 3 rows are too few")
+    assert outcomes["M=16,N=64", "Ours"] == ("failed", "bench_norm.py:15: ValueError: many")
+    assert outcomes["M=3,N=64", "Ours"] == ("failed", "bench_norm.py:17: ValueError: 3 rows are too few")
+    assert [case.key.case for case in report.cases if case.in_base and case.outcome == "failed"] == ["M=3,N=64"] * 2
     assert outcomes["M=8,N=64", "Ours"][0] in ("same", "unsure", "slower", "faster")
     assert len(report.cases) == 6
+
+
+ENDS_EARLY = """
+    import torch
+    from tiny_kernels import norm
+    from triton.testing import do_bench
+
+    for rows in (4, 8, 16, 32, 64, 128):
+        do_bench(lambda: norm(torch.ones(rows, 4)))
+    raise NotImplementedError("needs another device")
+"""
+
+
+@pytest.mark.parametrize("fails", ["both", "head"])
+def test_a_script_that_ends_early_in_both_versions_breaks_no_gate(project, fails):
+    line = 'raise NotImplementedError("needs another device")'
+    text = ENDS_EARLY if fails == "both" else ENDS_EARLY.replace(line, "import tiny_kernels; tiny_kernels.limit")
+    folder = project({"tiny_kernels/__init__": f"{KERNELS}\n    limit = 1\n", "benchmarks/bench_norm": text})
+    if fails == "head":
+        (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(KERNELS))
+    # The budget is for one call: the comparison does not reach the end.
+    report = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0)
+    early = [case for case in report.cases if case.key.variant == "(script)"]
+    assert [case.outcome for case in early] == (["failed"] if fails == "head" else [])
+    assert any("head's script ended early" in note for note in report.notes)
 
 
 def test_every_timer_hands_over_its_closure(project):
