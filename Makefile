@@ -65,7 +65,7 @@ bench: $(INSTALLED)  ## measure the last two commits (RANGE=main~5..main BENCH=l
 	$(BIN)/lockstep run '$(RANGE)' --bench '$(BENCH)'
 	$(BIN)/lockstep publish --no-pull
 
-system-deps:  ## install what pip cannot: compiler, git, Chromium, PostgreSQL, nginx, bubblewrap (Debian, Ubuntu)
+system-deps:  ## install what pip cannot: compilers, ninja, git, Chromium, PostgreSQL, nginx, bubblewrap (Debian, Ubuntu)
 	@.ci/system-deps
 
 # One file says how .venv was made, another that it is complete: an interrupted install goes on where it was,
