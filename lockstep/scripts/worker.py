@@ -1,8 +1,8 @@
 """The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
 
 It takes no requests: its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready``
-(host, clocks), ``found`` (the calls, and what cannot be taken), ``verdict`` or ``record`` (one for each call),
-``controls``, ``ended`` (why a script ended early).
+(host, clocks), ``found`` (the calls, and why a script ends early), ``verdict`` or ``record`` (one for each call),
+``controls``, ``ended`` (why a script ended early, and which points could not be set up).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -108,11 +108,11 @@ class _Session:
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
         self._process.emit("found", calls=[key.labels for key in found], errors=errors)
         chosen = self._plan.chosen([key.labels for key in found])
-        ended = (self._compare if compare else self._measure)(found, chosen) if chosen else {}
+        numbers = {key: number for number, key in enumerate(found)}
+        ended = (self._compare if compare else self._measure)(numbers, chosen) if chosen else {}
         for run in ended.values():
             run.stop()
         errors = {side: run.error for side, run in ended.items()}
-        numbers = {key: number for number, key in enumerate(found)}
         refused = {
             side: {numbers[key]: why for key, why in run.refused.items() if key in numbers}
             for side, run in ended.items()
@@ -166,12 +166,12 @@ class _Session:
         finally:
             self._left_s -= time.monotonic() - started
 
-    def _measure(self, found: Sequence[CallKey], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _measure(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.measuring.pairing import QUICK, pace_on
         from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
 
-        plan, numbers = self._plan, {key: number for number, key in enumerate(found)}
+        plan = self._plan
         run, milliseconds = self._new(HEAD, lambda key: numbers.get(key) in chosen), 1.0
         pace = QUICK if plan.quick else pace_on(self._device)
         measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
@@ -188,7 +188,7 @@ class _Session:
             del call
         return {HEAD: run}
 
-    def _compare(self, found: Sequence[CallKey], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.case_verdict import SeriesKey, Verdict
         from lockstep.gate.measuring.pairing import QUICK, pace_on
@@ -209,7 +209,6 @@ class _Session:
             stage,
             plan.seed,
         )
-        numbers = {key: position for position, key in enumerate(found)}
         runs = {
             # A point that only base has is set up, to be told.
             BASE: self._new(BASE, lambda key: key not in numbers or numbers[key] in chosen),
@@ -256,7 +255,7 @@ class _Session:
         return runs
 
 
-def _alone(base: TimedCall | None, head: TimedCall | None, numbers: dict[CallKey, int]) -> str:
+def _alone(base: TimedCall | None, head: TimedCall | None, numbers: Mapping[CallKey, int]) -> str:
     """Return the side whose call the other side does not make next; "" if both make the same call."""
     if base is None or head is None:
         return HEAD if base is None else BASE
