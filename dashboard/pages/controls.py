@@ -18,7 +18,7 @@ def menu(identity: str, label: str, offered: Offered, value: str | None, **optio
 
 
 def optional_menu(identity: str, label: str, offered: Offered, value: str, placeholder: str, **options: Any) -> Any:
-    """Return a menu that may be empty, and then shows ``placeholder``. "" is no value."""
+    """Return a menu that shows ``placeholder`` while nothing is chosen. ``value`` is then ""."""
     shown: dict[str, Any] = {"clearable": True, "searchable": True, "placeholder": placeholder} | options
     return dmc.Select(id=identity, label=label, data=_data(offered), value=value or None, **shown)
 
