@@ -48,19 +48,20 @@ class _Op:
     registry: Any
     config: Any
     shape: dict[str, int]
+    operation: Any = None
     inputs: dict[str, Any] = field(default_factory=dict)
     leaves: list[torch.Tensor] = field(default_factory=list)
     gradient: torch.Tensor | None = None
 
     def forward(self) -> Any:
         if not self.inputs:
+            module = importlib.import_module(self.config.import_path)
+            self.operation = getattr(module, self.config.func_name or self.config.name)
             device = "cuda" if torch.cuda.is_available() else "cpu"
             self.inputs.update(self.registry.generate_inputs(self.config, **self.shape, device=device))
             tensors = (value for value in self.inputs.values() if isinstance(value, torch.Tensor))
             self.leaves += [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
-        module = importlib.import_module(self.config.import_path)
-        operation = getattr(module, self.config.func_name or self.config.name)
-        return operation(**self.inputs, **self.config.extra_kwargs)
+        return self.operation(**self.inputs, **self.config.extra_kwargs)
 
     def forward_and_backward(self) -> None:
         result = self.forward()
