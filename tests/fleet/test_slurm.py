@@ -1,7 +1,10 @@
-"""The array of jobs on a real Slurm, as docs/evidence/slurm.sh sets it up."""
+"""The array of jobs on a real Slurm, as docs/evidence/slurm.sh sets it up.
+
+It starts ten processes that import torch, one after the other, for a minute on a quiet machine and for five beside other
+tests: ``LOCKSTEP_TEST_SLURM=1 pytest tests/fleet/test_slurm.py`` runs it, as root, with slurm-wlm and munge installed.
+"""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not all(map(shutil.which, ("slurmctld", "slurmd", "munged"))),
-    reason="needs root, slurm-wlm and munge",
-)
+@pytest.mark.skipif(not os.environ.get("LOCKSTEP_TEST_SLURM"), reason="takes long; LOCKSTEP_TEST_SLURM=1 runs it")
 def test_an_array_goes_on_after_a_killed_scheduler_and_a_killed_task():
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -23,7 +23,7 @@ def test_an_array_goes_on_after_a_killed_scheduler_and_a_killed_task():
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1200,
     )
     sections = {title.splitlines()[0]: title for title in done.stdout.split("## ")[1:]}
     whole, scheduler, task = (
