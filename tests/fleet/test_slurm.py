@@ -1,7 +1,7 @@
 """The array of jobs on a real Slurm, as docs/evidence/slurm.sh sets it up.
 
-It starts ten processes that import torch, one after the other, for a minute on a quiet machine and for five beside other
-tests: ``LOCKSTEP_TEST_SLURM=1 pytest tests/fleet/test_slurm.py`` runs it, as root, with slurm-wlm and munge installed.
+It starts ten processes that import torch, which takes a minute on a quiet machine and five beside other tests. As root,
+with slurm-wlm and munge installed: ``LOCKSTEP_TEST_SLURM=1 pytest --timeout 1200 tests/fleet/test_slurm.py``.
 """
 
 import os
