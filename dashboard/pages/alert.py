@@ -159,7 +159,7 @@ def body(
     parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
     if archived:
         archived_rows = [
-            html.Tr([html.Td(str(archived_alert.id), className="number dim"), html.Td(alert_link(archived_alert))])
+            [html.Td(str(archived_alert.id), className="number dim"), html.Td(alert_link(archived_alert))]
             for archived_alert in archived
         ]
         parts += [
@@ -177,17 +177,14 @@ def alert_link(tracked: Tracked) -> Any:
 def history(events: list[Event]) -> list[Any]:
     """Return a table of the alert's events, the newest first: when, who, what and why."""
     rows = [
-        html.Tr(
-            [
-                html.Td(
-                    f"{datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC):%Y-%m-%d %H:%M}",
-                    className="nowrap",
-                ),
-                html.Td(event.who),
-                html.Td(event.what),
-                html.Td(event.note, className="wide"),
-            ]
-        )
+        [
+            html.Td(
+                f"{datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC):%Y-%m-%d %H:%M}", className="nowrap"
+            ),
+            html.Td(event.who),
+            html.Td(event.what),
+            html.Td(event.note, className="wide"),
+        ]
         for event in reversed(events)
     ]
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
@@ -206,7 +203,7 @@ def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 
-def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> Any:
+def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> list[Any]:
     name = member.series
     # An alert may outlive its results. Then no page shows the series.
     label = (
@@ -217,7 +214,7 @@ def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, ke
         else mono(name.label)
     )
     cause = "" if member.cause.kind == alert.cause.kind else f"{member.cause.kind}: {member.cause.sentence}"
-    cells = [
+    return [
         html.Td(label, className="shape"),
         change_cell(member.sense, amount(member)),
         html.Td(interval(member), className="number dim"),
@@ -227,4 +224,3 @@ def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, ke
         html.Td(cause or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),
     ]
-    return html.Tr(cells)

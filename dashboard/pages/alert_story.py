@@ -55,15 +55,13 @@ def why(story: Story, alert: Alert, source: bool) -> list[Any]:
     parts: list[Any] = [html.H2("Why"), html.P(story.why)] if alert.members else []
     if story.facts:
         rows = [
-            html.Tr(
-                [
-                    html.Td(mono(fact.kernel) if fact.kernel else ""),
-                    html.Td(fact.what),
-                    html.Td(fact.before or "–", className="mono"),
-                    html.Td(fact.after, className="mono" if fact.before != fact.after else "mono dim"),
-                    html.Td(fact.means, className="dim wide"),
-                ]
-            )
+            [
+                html.Td(mono(fact.kernel) if fact.kernel else ""),
+                html.Td(fact.what),
+                html.Td(fact.before or "–", className="mono"),
+                html.Td(fact.after, className="mono" if fact.before != fact.after else "mono dim"),
+                html.Td(fact.means, className="dim wide"),
+            ]
             for fact in story.facts
         ]
         parts.append(table(("Kernel", "Figure", "Before", "After", "Usually means"), rows, "Facts before and after"))
@@ -110,16 +108,17 @@ def register_source(app: Dash, findings: Findings, service: AlertService) -> Non
 
 
 def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:
-    """Return a table with two files beside each other. Neighbouring rows of one kind share a cell, to be fast."""
-    shown = []
+    """Return a table for each file, both sides beside each other. Rows of one kind share a cell, to be fast."""
+    files: list[tuple[str, list[Any]]] = []
     for (file, same), run in groupby(rows, lambda row: (row.file, row.same)):
         if file:
-            shown.append(html.Tr(html.Th(file, colSpan=4, scope="colgroup")))
+            files.append((file, []))
             continue
         sides = list(zip(*((row.before, row.after) for row in run), strict=True))
         kinds = ("", "") if same else ("removed", "added")
-        shown.append(html.Tr([cell for side, kind in zip(sides, kinds, strict=True) for cell in _side(side, kind)]))
-    return html.Div(table(("", before, "", after), shown, "Source before and after"), className="source")
+        files[-1][1].append([cell for side, kind in zip(sides, kinds, strict=True) for cell in _side(side, kind)])
+    tables = [(mono(file), *([table(("", before, "", after), shown, file)] if shown else [])) for file, shown in files]
+    return html.Div([part for parts in tables for part in parts], className="source")
 
 
 def _side(lines: Sequence[Side | None], kind: str) -> Sequence[Any]:

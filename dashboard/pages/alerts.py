@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -111,7 +110,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         everything = page.total or service.alerts.count(Choice())[0]
         message = service.request_analysis(store.current())
         archived = service.alerts.archived()
-        parts = listed(page, order, state, start, everything, message, now_ms(), archived, bool(service.trouble))
+        parts = listed(page, state, start, everything, message, now_ms(), archived, bool(service.trouble))
         return parts, pages, start + 1, pages == 1
 
     path = State("alerts-path", "data")
@@ -129,7 +128,6 @@ def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "
 
 def listed(
     page: Page,
-    order: Order,
     state: str,
     start: int,
     everything: int,
@@ -142,7 +140,6 @@ def listed(
 
     Args:
         page: the alerts of this page, and the number of all that match the filters.
-        order: the order of the alerts; "family" puts a heading above the alerts of each family.
         state: the selected state: "open", "muted", "resolved" or "all".
         start: index of the page, from 0.
         everything: number of all alerts, without filters.
@@ -172,25 +169,15 @@ def listed(
             *parts,
             html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
-    rows: list[Any] = []
-    if order == "family":
-        for (family, machine), group in groupby(
-            page.alerts, lambda tracked: (tracked.alert.family, tracked.alert.machine)
-        ):
-            rows.append(html.Tr(html.Th(f"{family} on {machine}" if family else machine, colSpan=len(_HEAD))))
-            rows += [_row(tracked, now, archived) for tracked in group]
-    else:
-        rows = [_row(tracked, now, archived) for tracked in page.alerts]
-    parts.append(table(_HEAD, rows, "Alerts"))
-    return parts
+    return [*parts, table(_HEAD, [_row(tracked, now, archived) for tracked in page.alerts], "Alerts")]
 
 
-def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
+def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> list[Any]:
     alert = tracked.alert
     worst = alert.members[0] if alert.members else None
     text = summary(tracked) + archive(tracked, archived)
     shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
-    cells = [
+    return [
         html.Td(str(tracked.id), className="number dim"),
         html.Td([shown, html.Div(explain(alert), className="dim hint")], className="what"),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
@@ -201,7 +188,6 @@ def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> Any:
         html.Td(age(alert.since or tracked.opened_at, now), className="number"),
         html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
     ]
-    return html.Tr(cells)
 
 
 def summary(tracked: Tracked) -> str:

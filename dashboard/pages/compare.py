@@ -147,7 +147,7 @@ def body(
     comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"], findings)
     parts: list[Any] = [html.P(_summary(comparison), className="said")]
     rows = [
-        html.Tr([html.Td(name), *(html.Td(text or "–", className="mono") for text in texts)])
+        [html.Td(name), *(html.Td(text or "–", className="mono") for text in texts)]
         for name, *texts in differing(base_run, head_run)
     ]
     if rows:

@@ -31,7 +31,7 @@ def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
     return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 
 
-def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
+def _row(pair: Pair, head: Side, with_unit: bool) -> list[Any]:
     variant = pair.head_variant
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
@@ -49,7 +49,7 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
         html.Td("–" if value is None else f"{_number(value, pair.unit)}{behind}", className="number")
         for value in (pair.base, pair.head)
     ]
-    cells = [
+    return [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
         html.Td(variant, className="mono"),
         _change(pair),
@@ -58,9 +58,8 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> Any:
         html.Td(interval, className="number dim"),
         *numbers,
         html.Td(verdict, className=loud if pair.why else f"{loud} nowrap"),
-        html.Td(html.Div(pair.code or "–", className="clamped", title=pair.code), className="dim code"),
+        html.Td(html.Div(pair.code, className="clamped", title=pair.code) if pair.code else "–", className="dim code"),
     ]
-    return html.Tr(cells)
 
 
 def _number(value: float, unit: str) -> str:

@@ -75,11 +75,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     """Return a table of all machines, a section on the controls and toolchains of each, and the unreadable files."""
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
-    cells = [_cells(health, now) for health in all_health]
-    # A column without a value says nothing.
-    kept = [at for at in range(len(_HEAD)) if any(row[at].children != "–" for row in cells)]
-    rows = [html.Tr([row[at] for at in kept]) for row in cells]
-    parts: list[Any] = [table([_HEAD[at] for at in kept], rows, "Machines")]
+    parts: list[Any] = [table(_HEAD, [_cells(health, now) for health in all_health], "Machines")]
     parts += [
         html.P(f"{sentence}.", className="dim") for sentence in (*results.refused, *ended_machines(results).sentences())
     ]
@@ -179,7 +175,7 @@ def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme)
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
     if health.turns:
         rows = [
-            html.Tr([html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")])
+            [html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")]
             for turn in health.turns[:MOST_TURNS]
             for name, old, new in turn.changes
         ]

@@ -102,14 +102,20 @@ def change_cell(sense: Sense, text: str) -> Any:
     return html.Td([glyph, text], className=f"number {OF_SENSE[sense]}")
 
 
-def table(head: Sequence[str], rows: Sequence[Any], caption: str) -> Any:
-    """Return a table in a card that scrolls if the table is wide. Screen readers say ``caption``."""
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, kind: str = "plain") -> Any:
+    """Return a table in a card that scrolls if the table is wide. Columns without a value are left out.
+
+    Args:
+        rows: the cells of each row.
+        caption: what screen readers say.
+        kind: CSS classes; of a table of numbers, "numbers".
+    """
+    kept = [at for at in range(len(head)) if any(row[at].children not in (None, "", "–") for row in rows)]
     named = html.Caption(caption, className="visually-hidden")
-    cells = html.Thead(html.Tr([html.Th(title, scope="col") for title in head]))
+    titles = html.Thead(html.Tr([html.Th(head[at], scope="col") for at in kept]))
+    body = html.Tbody([html.Tr([row[at] for at in kept]) for row in rows])
     named_region: Any = {"role": "region", "aria-label": caption}
-    return html.Div(
-        html.Table([named, cells, html.Tbody(list(rows))]), className="card table plain", tabIndex=0, **named_region
-    )
+    return html.Div(html.Table([named, titles, body]), className=f"card table {kind}", tabIndex=0, **named_region)
 
 
 def commit_link(commit: Commit, machine: str = "") -> Any:

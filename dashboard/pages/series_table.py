@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
@@ -31,22 +31,13 @@ def commit_table(
     """
     visible = [place for place, (point, _) in enumerate(points) if in_zoom(point.commit, zoom)]
     listed = visible[-MOST_ROWS:][::-1]
-    extra_columns = {
-        title: text_of
-        for title, text_of in _TELEMETRY_COLUMNS.items()
-        if any(text_of(points[place][0]) for place in listed)
-    }
-    head = ["Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", *extra_columns, "State", "Subject"]
-    text_functions = list(extra_columns.values())
-    body = [html.Tr(_table_cells(commits, machine, points, quantity, place, text_functions)) for place in listed]
-    omitted = len(visible) - len(listed)
-    rows = html.Table([html.Thead(html.Tr([html.Th(title, scope="col") for title in head])), html.Tbody(body)])
-    parts: list[Any] = [html.Div(rows, className="card table commits", tabIndex=0)]
-    return (
-        [*parts, html.P(f"and {count(omitted, 'older commit')}: drag along the chart to list them", className="dim")]
-        if omitted
-        else parts
-    )
+    head = ("Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", "SM MHz", "°C", "State", "Subject")
+    rows = [_table_cells(commits, machine, points, quantity, place) for place in listed]
+    parts: list[Any] = [table(head, rows, "Commits", "commits")]
+    if omitted := len(visible) - len(listed):
+        text = f"and {count(omitted, 'older commit')}: drag along the chart to list them"
+        parts.append(html.P(text, className="dim"))
+    return parts
 
 
 def apart_table(results: Results, machine: str, points: Points, apart: Points, quantity: Quantity) -> list[Any]:
@@ -67,27 +58,13 @@ def apart_table(results: Results, machine: str, points: Points, apart: Points, q
             html.Td(commit_link(commits[before.commit], machine) if before else "unknown"),
             html.Td(commit.subject),
         ]
-        rows.append(html.Tr(cells))
+        rows.append(cells)
     title = f"{quantity.label} {quantity.unit}"
     head = ("Commit", "Date", title, "Change %", "Against", "Subject")
     return [html.H2("Apart from the line"), table(head, rows, "Commits off the line")]
 
 
-#: Columns that appear if at least one listed point has the fact.
-_TELEMETRY_COLUMNS: dict[str, Callable[[Point], str]] = {
-    "SM MHz": lambda point: "" if point.sm_mhz is None else whole(point.sm_mhz),
-    "°C": lambda point: "" if point.temperature_c is None else f"{point.temperature_c:.0f}",
-}
-
-
-def _table_cells(
-    commits: Sequence[Commit],
-    machine: str,
-    points: Points,
-    quantity: Quantity,
-    index: int,
-    text_functions: Sequence[Callable[[Point], str]],
-) -> list[Any]:
+def _table_cells(commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, index: int) -> list[Any]:
     point, number = points[index]
     before, last = points[index - 1] if index else (None, None)
     commit = commits[point.commit]
@@ -99,7 +76,8 @@ def _table_cells(
         html.Td(day(commit.date), className="dim"),
         html.Td("–" if number is None else significant(number.value, 5), className="number"),
         html.Td(_moved(quantity, before, last, point, number), className="number dim"),
-        *(html.Td(text_of(point), className="number dim") for text_of in text_functions),
+        html.Td("" if point.sm_mhz is None else whole(point.sm_mhz), className="number dim"),
+        html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
         html.Td([commit.subject, html.Span(f" {', '.join(conditions)}" if conditions else "", className="slower")]),
     ]

@@ -135,7 +135,7 @@ class Snapshot:
 
     def list_of_alerts(self) -> Any:
         """Return the page that lists the alerts."""
-        rows = alerts.listed(self.alerts, "urgent", "all", 0, self.alerts.total, "", self.now)
+        rows = alerts.listed(self.alerts, "all", 0, self.alerts.total, "", self.now)
         return html.Main([html.H1("Alerts"), *rows])
 
     def commit(self, machine: str, one: Commit) -> Any:
@@ -151,7 +151,7 @@ class Snapshot:
             words, verdict = f"{row['sign']} {row['verdict']} {size}", LOUDEST[shown.differences.verdict[place]]
             texts = (row["family"], row["variant"], f"{row['case']} {row['l2']}", words, shown.rows.reason(place))
             kind = verdict if verdict in ("failed", "slower", "faster") else ""
-            rows.append(html.Tr([html.Td(text, className=kind if text == words else "") for text in texts]))
+            rows.append([html.Td(text, className=kind if text == words else "") for text in texts])
         changed = [table(("Family", "Variant", "Case", "Change", "Why"), rows, "Changes")] if rows else []
         return html.Main(
             [
