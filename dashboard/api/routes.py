@@ -26,7 +26,7 @@ from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.pages_service import AlertService
-from lockstep.history.part_checks import DamagedPart
+from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
@@ -133,9 +133,9 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     def broken(error: Exception) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 503
 
-    @api.errorhandler(DamagedPart)
-    def again(_: DamagedPart) -> Any:
-        """Answer the request once more: the store first makes the part again."""
+    @api.errorhandler(DamagedCache)
+    def again(_: DamagedCache) -> Any:
+        """Answer the request once more: the store first makes the cache again."""
         try:
             return current_app.dispatch_request()
         except StoreError as error:

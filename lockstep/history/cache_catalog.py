@@ -20,16 +20,10 @@ from lockstep.history.line import Line
 from lockstep.history.model import Commit
 from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
-from lockstep.history.sqlite_wal import keep_write_ahead_log
+from lockstep.history.sqlite_file import keep_write_ahead_log
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
-
-#: SQLite's result codes that do not mean damage: the file is locked, cannot be opened or cannot be written.
-_NOT_DAMAGE = (
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
-    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
-)
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS file (
@@ -42,7 +36,7 @@ _TABLES = """
     );
     CREATE TABLE IF NOT EXISTS problem (path TEXT, shown TEXT, what TEXT, reason TEXT, weight TEXT);
     CREATE INDEX IF NOT EXISTS problem_path ON problem (path);
-    CREATE TABLE IF NOT EXISTS part (name TEXT PRIMARY KEY, folder TEXT, rows INTEGER, size INTEGER) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS part (name TEXT PRIMARY KEY, folder TEXT, rows INTEGER) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS layout (id TEXT PRIMARY KEY, series BLOB) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, benchmark TEXT, parameters TEXT);
     CREATE TABLE IF NOT EXISTS version (id INTEGER PRIMARY KEY, text TEXT);
@@ -84,12 +78,11 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Part:
-    """A parquet file of the cache with points from one folder of the results. ``size`` is in bytes."""
+    """A parquet file of the cache with points from one folder of the results."""
 
     name: str
     folder: str
     rows: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -142,16 +135,16 @@ class Catalog:
     def seal(self) -> None:
         """Store a checksum of the whole manifest, unless it is stored. The next write deletes the checksum.
 
-        Call this and ``sealed`` while no other process writes.
+        Call this and ``damaged`` while no other process writes.
         """
         if not self._seal.exists():
             temporary = self._seal.with_suffix(".tmp")
             temporary.write_text(self._checksum())
             temporary.replace(self._seal)
 
-    def sealed(self) -> bool | None:
-        """Return whether the manifest has its stored checksum; ``None`` if a killed process has stored none."""
-        return self._seal.read_text() == self._checksum() if self._seal.exists() else None
+    def damaged(self) -> bool:
+        """Return whether the manifest differs from its checksum. A process that was killed may have stored none."""
+        return self._seal.exists() and self._seal.read_text() != self._checksum()
 
     def _checksum(self) -> str:
         with self._connection() as connection:
@@ -169,8 +162,7 @@ class Catalog:
         with self._writing() as connection:
             _forget(connection, intake.files)
             if intake.part:
-                part = intake.part
-                connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(part))
+                connection.execute("INSERT INTO part VALUES (?, ?, ?)", astuple(intake.part))
             name = intake.part.name if intake.part else ""
             connection.executemany(
                 "INSERT INTO file VALUES (?, ?, ?, ?, ?)", [(path, *stamp) for path, stamp in intake.files.items()]
@@ -201,17 +193,7 @@ class Catalog:
                 moved = (new.name if new else "", part.name)
                 connection.execute("UPDATE run SET part = ? WHERE part = ?", moved)
             if new:
-                connection.execute("INSERT INTO part VALUES (?, ?, ?, ?)", astuple(new))
-
-    def drop_part(self, part: Part) -> None:
-        """Remove a part that no run refers to, because its files were read again."""
-        with self._writing() as connection:
-            connection.execute("DELETE FROM part WHERE name = ?", (part.name,))
-
-    def report(self, problem: Problem) -> None:
-        """Store a problem of the cache itself. It is listed until the cache is deleted."""
-        with self._writing() as connection:
-            connection.execute("INSERT INTO problem VALUES (?, ?, ?, ?, ?)", (problem.path, *astuple(problem)))
+                connection.execute("INSERT INTO part VALUES (?, ?, ?)", astuple(new))
 
     def set_history(self, state: str, line: Line) -> None:
         """Store the commits in their order, and the state from which the order was computed."""
@@ -272,9 +254,7 @@ class Reading:
 
     def parts(self) -> list[Part]:
         """Return the parts in use, sorted by name."""
-        return [
-            Part(*row) for row in self._connection.execute("SELECT name, folder, rows, size FROM part ORDER BY name")
-        ]
+        return [Part(*row) for row in self._connection.execute("SELECT name, folder, rows FROM part ORDER BY name")]
 
     def live_rows(self) -> dict[str, int]:
         """Return, by part, the number of points that belong to a run, without parts that have no such points."""
@@ -307,11 +287,6 @@ class Reading:
             Commit(commit, 0, subject, tuple(json.loads(lines)), fork, base, bool(by_date))
             for commit, subject, lines, fork, base, by_date in rows
         ]
-
-
-def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return whether an error means that the manifest is damaged, so that it must be made again."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NOT_DAMAGE
 
 
 _RUN_FIELDS = tuple(field.name for field in fields(RunRow))

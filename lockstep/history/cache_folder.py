@@ -1,8 +1,12 @@
-"""Name, lock and clean up the folder of a cache. Its name has a digest of the code, so other code has another cache."""
+"""Name, lock and clean up the folder of a cache. Its name has a digest of the code, so other code has another cache.
+
+One rule holds for all damage: the whole folder is moved aside, and made again from the result files.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import time
@@ -14,10 +18,23 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+_LOG = logging.getLogger(__name__)
+
 _PACKAGE = Path(__file__).parents[1]
 
 #: Seconds after which a cache in use is marked as used again, and seconds without use after which it is deleted.
 _USED, _UNUSED = 86_400.0, 7 * 86_400.0
+
+#: Ending of the name of a folder that was moved aside. ``sweep_caches`` deletes it later, like any unused cache.
+_ASIDE = ".damaged"
+
+
+class StoreError(Exception):
+    """The store's cache cannot be used. The message says where the cache is and what to do."""
+
+
+class DamagedCache(StoreError):
+    """The cache was damaged. The next refresh of the store makes it again from the result files."""
 
 
 def default_cache(root: Path) -> Path:
@@ -52,6 +69,42 @@ def only_one(path: Path, wait: bool) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def lock_of(cache: Path) -> Path:
+    """Return the lock file of all that writes a cache. It lies beside the cache, which may be moved aside."""
+    return cache.with_name("lock")
+
+
+def identity(cache: Path) -> int:
+    """Return the inode of a cache's folder, which tells whether it was made again; 0 if there is no folder."""
+    return cache.stat().st_ino if cache.exists() else 0
+
+
+def move_aside(cache: Path, damaged: int, reason: str) -> None:
+    """Rename a damaged cache, for people who look for the cause, and log it.
+
+    Args:
+        damaged: the ``identity`` of the damaged folder. Nothing is done if another process has replaced it meanwhile.
+    """
+    aside = cache.with_name(cache.name + _ASIDE)
+    with only_one(lock_of(cache), wait=True):
+        if identity(cache) != damaged:
+            return
+        shutil.rmtree(aside, ignore_errors=True)
+        cache.rename(aside)
+        os.utime(aside)
+    # Formatted here, because asv prints records without their arguments.
+    _LOG.warning(
+        f"the cache {cache} is damaged ({reason}): it is kept as {aside.name} and made again from the result files. "
+        "If this happens again, check the disk."
+    )
+
+
+def moved_aside(cache: Path) -> str:
+    """Return the name of the folder to which a damaged cache was moved; "" if there is none."""
+    aside = cache.with_name(cache.name + _ASIDE)
+    return aside.name if aside.exists() else ""
 
 
 def sweep_caches(cache: Path) -> None:

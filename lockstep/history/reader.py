@@ -13,10 +13,11 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.history.cache_folder import StoreError
 from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, Kind
 from lockstep.history.joined_series import Joined
 from lockstep.history.model import STATES, Floats, Ints
-from lockstep.history.part_checks import PartChecks, StoreError
+from lockstep.history.parquet import PartChecks
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 

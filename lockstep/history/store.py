@@ -13,17 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.history.benchmark_tables import TABLE, gather
-from lockstep.history.cache_catalog import Catalog, Part, is_damage
-from lockstep.history.cache_folder import code_digest, default_cache, only_one, sweep_caches
+from lockstep.history.cache_catalog import Catalog
+from lockstep.history.cache_folder import (
+    DamagedCache,
+    StoreError,
+    code_digest,
+    default_cache,
+    identity,
+    lock_of,
+    move_aside,
+    moved_aside,
+    only_one,
+    sweep_caches,
+)
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
-from lockstep.history.parquet import merge_parts, mergeable, sweep
-from lockstep.history.part_checks import DAMAGED, DamagedPart, PartChecks, Stamp, StoreError, move_aside, stamp_of
+from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
 from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load, with_versions
+from lockstep.history.sqlite_file import is_damage
 from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 
@@ -68,12 +79,11 @@ class Store:
         #: Why the last refresh failed, and the time of that refresh.
         self.trouble = Trouble()
         self._tried = 0.0
-        self._strays: tuple[Problem, ...] = ()
         self._snapshot: Results | None = None
         self._loaded_state: tuple[Any, ...] | None = None
         self._loaded_parts: tuple[Path, ...] = ()
-        #: Stamps of the manifest and of its checksum when the checksum was last verified or stored.
-        self._sealed: tuple[Stamp | None, ...] = ()
+        #: The ``identity`` of the cache that the last refresh used.
+        self._folder = 0
 
     @classmethod
     def open(
@@ -122,9 +132,9 @@ class Store:
     def current(self) -> Results:
         """Return a snapshot of the results that is at most ``patience`` seconds old.
 
-        While one thread refreshes the cache, other threads get the previous snapshot. If parts of that snapshot are
-        damaged or missing, they wait until the parts are made again. While the cache cannot be refreshed, for the
-        reason in ``trouble``, the previous snapshot stays.
+        While one thread refreshes the cache, other threads get the previous snapshot. If the cache is damaged or gone,
+        they wait until it is made again. While the cache cannot be refreshed, for the reason in ``trouble``, the
+        previous snapshot stays.
 
         Raises:
             StoreError: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
@@ -155,24 +165,20 @@ class Store:
 
     def _refresh(self, wait: bool) -> Refreshed:
         began = time.perf_counter()
-        if not self._whole():
-            self._checks.failed = True
         # While parts are missing, do not use what another process has made again so far: it would look as if results
         # had been deleted.
+        self._checks.failed |= not self._whole()
         wait = wait or self._checks.failed
         current = scan(self.root)
-        self._strays = current.problems
         try:
             try:
                 changed, gone, points = self._update(current, wait)
-                self._load()
-            except (sqlite3.DatabaseError, OSError) as error:
-                damage = error if isinstance(error, sqlite3.DatabaseError) and is_damage(error) else None
-                deleted = not self._parts.exists()  # by somebody, meanwhile
-                if damage is None and not deleted:
+            except (DamagedCache, sqlite3.DatabaseError, OSError) as error:
+                if isinstance(error, DamagedCache) or is_damage(error):
+                    move_aside(self.cache, self._folder, str(error))
+                elif self._parts.exists():  # if not, somebody deleted the cache meanwhile
                     raise
-                changed, gone, points = self._update(current, wait=True, damage=damage)
-                self._load()
+                changed, gone, points = self._update(current, wait=True)
         except (sqlite3.DatabaseError, OSError) as error:
             reason = refused_by_disk(error, self.cache) or f"{error}: choose another folder"
             raise StoreError(f"the cache {self.cache} cannot be used: {reason}") from error
@@ -188,91 +194,54 @@ class Store:
         return Refreshed(len(current.files), changed, gone, points, problems, notes, time.perf_counter() - began)
 
     def _whole(self) -> bool:
-        """Return whether the manifest and the parts of the present snapshot still exist and were not written again."""
-        loaded = self._snapshot is not None
-        return not loaded or (self._manifest.exists() and not self._checks.changed(self._loaded_parts))
+        """Return whether the cache of the present snapshot still exists, and its parts were not written again."""
+        return self._snapshot is None or (self._manifest.exists() and not self._checks.changed(self._loaded_parts))
 
-    def _update(self, current: Scan, wait: bool, damage: sqlite3.DatabaseError | None = None) -> tuple[int, int, int]:
-        """Read the files that changed since the last refresh, and remove deleted files from the cache.
+    def _update(self, current: Scan, wait: bool) -> tuple[int, int, int]:
+        """Read the files that changed since the last refresh, remove deleted files from the cache, and load it.
 
-        ``damage`` is the error of a damaged manifest. Return the numbers of changed files, of deleted files and of
-        points read.
+        Return the numbers of changed files, of deleted files and of points read.
+
+        Raises:
+            DamagedCache: a file of the cache is damaged or missing.
         """
-        self._parts.mkdir(parents=True, exist_ok=True)
-        with only_one(self.cache / "lock", wait) as alone:
-            if not alone:
-                return 0, 0, 0
-            catalog = self._verified_catalog(damage)
-            with catalog.reading() as reading:
-                known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
-                lost = [part for part in reading.parts() if self._is_lost(part)]
-                lost_names = {part.name for part in lost}
-                for path in [run.path for run in reading.runs() if run.part in lost_names] if lost else []:
-                    known[path] = _LOST
-            changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
-            gone = known.keys() - current.files.keys()
-            if table != str(current.tables):
-                self._read_table(catalog, current)
-            if gone:
-                catalog.forget(gone)
-            points = 0
-            for intake in read_all(batches(self.root, self._parts, changed, first_run)):
-                catalog.take(intake)
-                points += sum(run.points for run in intake.runs)
-            # Only now, so that other processes do not take the files of these parts for deleted.
-            for part in lost:
-                catalog.drop_part(part)
-                if (self._parts / part.name).with_suffix(DAMAGED).exists():
-                    catalog.report(_damaged(part.name))
-            self._merge(catalog)
-            self._order(catalog)
-            with catalog.reading() as reading:
-                counting = reading.parts()
-            sweep(self._parts, counting)
-            catalog.seal()
-            self._sealed = self._seal_stamps()
-            return len(changed), len(gone), points
+        self.cache.mkdir(parents=True, exist_ok=True)
+        read = 0, 0, 0
+        with only_one(lock_of(self.cache), wait) as alone:
+            self._folder = identity(self.cache)
+            if alone:
+                read = self._read_files(current)
+        self._load(current)
+        return read
 
-    def _verified_catalog(self, damage: sqlite3.DatabaseError | None) -> Catalog:
-        """Return the manifest, or a new one if it is damaged. Call this while no other process writes.
-
-        ``damage`` is an error that reading the manifest gave. Another process may have made a new manifest since then.
-        """
-        reason = str(damage or "its checksum is wrong")
-        try:
-            catalog = Catalog(self._manifest)
-            if damage is None and self._sealed == self._seal_stamps():
-                return catalog
-            sealed = catalog.sealed()
-            if sealed or (sealed is None and damage is None):
-                return catalog
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            reason = str(error)
-        move_aside(self._manifest, reason)
-        for path in self.cache.glob("manifest.sqlite-*"):
-            path.unlink()
+    def _read_files(self, current: Scan) -> tuple[int, int, int]:
+        if self._parts.exists() and not self._manifest.exists():
+            raise DamagedCache(f"{self._manifest.name} is missing")
         catalog = Catalog(self._manifest)
-        catalog.report(_damaged(self._manifest.name))
-        return catalog
-
-    def _seal_stamps(self) -> tuple[Stamp | None, ...]:
-        return stamp_of(self._manifest), stamp_of(self._manifest.with_suffix(".crc32"))
-
-    def _is_lost(self, part: Part) -> bool:
-        """Return whether a part is missing or damaged. A content that nothing has written to since is not read."""
-        path = self._parts / part.name
-        stamp = stamp_of(path)
-        if stamp is not None and stamp[1] != part.size:
-            move_aside(path, f"it has {stamp[1]} bytes instead of {part.size}")
-            return True
-        try:
-            if self._checks.changed([path]):
-                self._checks.verify(path)
-        except DamagedPart:
-            return True
-        return False
+        if catalog.damaged():
+            raise DamagedCache(f"{self._manifest.name} has another checksum")
+        self._parts.mkdir(exist_ok=True)
+        with catalog.reading() as reading:
+            known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
+            for part in reading.parts():
+                self._checks.verify(self._parts / part.name)
+        changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
+        gone = known.keys() - current.files.keys()
+        if table != str(current.tables):
+            self._read_table(catalog, current)
+        if gone:
+            catalog.forget(gone)
+        points = 0
+        for intake in read_all(batches(self.root, self._parts, changed, first_run)):
+            catalog.take(intake)
+            points += sum(run.points for run in intake.runs)
+        self._merge(catalog)
+        self._order(catalog)
+        with catalog.reading() as reading:
+            counting = reading.parts()
+        sweep(self._parts, counting)
+        catalog.seal()
+        return len(changed), len(gone), points
 
     def _read_table(self, catalog: Catalog, current: Scan) -> None:
         entries, faults = gather(self.root, current.tables, self.cache.parent / TABLE)
@@ -283,11 +252,6 @@ class Store:
             chosen = mergeable(reading.parts(), reading.live_rows())
             runs = reading.runs() if chosen else []
         for merged_parts in chosen:
-            try:
-                for part in merged_parts:
-                    self._checks.verify(self._parts / part.name)
-            except DamagedPart:
-                continue  # The next refresh makes the part again.
             names = {part.name for part in merged_parts}
             catalog.merge(
                 merged_parts, merge_parts(self._parts, merged_parts, (run.id for run in runs if run.part in names))
@@ -317,25 +281,19 @@ class Store:
                     raise
         return self._rules
 
-    def _load(self) -> None:
+    def _load(self, current: Scan) -> None:
+        strays = current.problems
+        if aside := moved_aside(self.cache):
+            strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
         with Catalog(self._manifest).reading() as reading:
-            state = (reading.stored_text("generation"), self._strays, self._read_rules())
+            state = (reading.stored_text("generation"), strays, self._read_rules())
             # A manifest that another process is making again has no order of commits yet. It holds too few results.
             complete = self._snapshot is None or reading.stored_text("history")
             if state != self._loaded_state and complete:
-                contents = load(self.root, self._parts, reading, self._strays, self._rules)
-                contents = with_versions(contents, self._reader)
+                contents = with_versions(load(self.root, self._parts, reading, strays, self._rules), self._reader)
                 self._snapshot = Results(contents, self._reader)
                 self._loaded_parts = tuple(path for paths in contents.parts.values() for path in paths)
                 self._loaded_state = state
 
 
-#: Stamp of a file whose points are lost. No file has it, so the file is read again.
-_LOST = (-1, -1, -1, -1)
-
-
-def _damaged(name: str) -> Problem:
-    what = (
-        "this file of the cache was damaged and made again from the result files: if it happens again, check the disk"
-    )
-    return Problem(name, what, weight="note")
+_DAMAGED = "this cache was damaged and made again from the result files: if it happens again, check the disk"

@@ -17,7 +17,7 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses, MissingAnalyses, packed
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -25,6 +25,7 @@ from lockstep.alerts.analysis.stored_analysis import change_from_json
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.compare.series_status import statuses
 from lockstep.detect import analyse
+from lockstep.history.cache_folder import DamagedCache, moved_aside
 from lockstep.history.store import Store, StoreError
 from lockstep.suite.thresholds import Threshold, Thresholds
 
@@ -198,12 +199,12 @@ def test_a_damaged_file_is_moved_aside_and_made_anew(growing, damage, caplog):
         log.unlink()
     file.write_bytes(damage(file.read_bytes()))
     anew = Findings(growing.store.cache, growing.repo)
-    with contextlib.suppress(DamagedAnalyses):
+    with contextlib.suppress(DamagedCache):
         found = anew.of_machine(results, "slowdown")
         assert found is None or found.changes is None
     analyse_store(growing.store, Thresholds(), growing.repo)
     assert anew.of_machine(results, "slowdown").changes == before
-    assert file.with_suffix(".damaged").exists()
+    assert moved_aside(growing.store.cache)
     assert "is damaged" in caplog.text
     growing.kept = AnalysisFile(growing.store.cache)
     growing.says_the_same()

@@ -4,6 +4,7 @@ import fcntl
 import random
 import re
 import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
@@ -12,7 +13,7 @@ from trees import DATE, MACHINE, open_store, record, write_measurement
 from dashboard.server.app import create_app
 from lockstep.history import store as store_module
 from lockstep.history.cache_catalog import Catalog
-from lockstep.history.part_checks import DamagedPart
+from lockstep.history.cache_folder import DamagedCache, lock_of, moved_aside
 from lockstep.record.model import Estimate
 
 COMMITS = 30
@@ -43,7 +44,7 @@ def points_at_the_second_try(store):
     """Every value; a query that meets damage may say so, once."""
     try:
         return points(store)
-    except DamagedPart:
+    except DamagedCache:
         return points(store)
 
 
@@ -132,19 +133,41 @@ def test_no_damage_gives_wrong_points(results, cache):
         assert points_at_the_second_try(open_store(results, cache=cache)) == before
 
 
-def test_a_damaged_part_is_kept_aside_and_told(results, cache, caplog):
+@pytest.mark.parametrize("name", ["part: bits", "manifest: bits"])
+def test_a_damaged_cache_is_kept_aside_and_said_once(results, cache, caplog, name):
     store = open_store(results, cache=cache)
     snapshot = store.current()
-    damage(store.cache, "part: bits")
-    with pytest.raises(DamagedPart, match="made again from the result files: try again"):
-        snapshot.latest(MACHINE)
-    [aside] = (store.cache / "parts").glob("*.damaged")
+    [part] = (store.cache / "parts").iterdir()
+    damage(store.cache, name)
+    if name.startswith("part"):
+        with pytest.raises(DamagedCache, match="made again from the result files: try again"):
+            snapshot.latest(MACHINE)
+    points_at_the_second_try(store)
+    points(open_store(results, cache=cache))
+    aside = cache / moved_aside(store.cache)
+    assert (aside / "parts" / part.name).exists()
     # asv's handler prints the message of a record without its arguments.
     [record] = caplog.records
-    assert re.search(rf"{aside.stem}.parquet is damaged .*kept as {aside.name}.*check the disk", record.msg)
-    [note] = [note for note in store.current().notes if note.path.startswith(aside.stem)]
+    assert re.search(rf"{store.cache.name} is damaged .*kept as {aside.name}.*check the disk", record.msg)
+    [note] = [note for note in store.current().notes if note.path == aside.name]
     assert "was damaged and made again" in note.what
     assert note in open_store(results, cache=cache).current().notes
+
+
+def test_a_part_that_a_merge_of_another_process_replaced_long_ago_is_not_damage(results, cache):
+    store = open_store(results, cache=cache)
+    before, snapshot = points(store), store.current()
+    [part] = (store.cache / "parts").iterdir()
+    part.rename(part.with_name(f"{'0' * 12}{part.name[12:]}"))
+    with sqlite3.connect(store.cache / "manifest.sqlite") as manifest:
+        manifest.execute("UPDATE part SET name = ? || substr(name, 13)", ("0" * 12,))
+        manifest.execute("UPDATE run SET part = ? || substr(part, 13)", ("0" * 12,))
+        manifest.execute("UPDATE said SET text = 'other' WHERE key = 'generation'")
+    (store.cache / "manifest.crc32").unlink()
+    with pytest.raises(DamagedCache):
+        snapshot.latest(MACHINE)
+    assert points(store) == before
+    assert not moved_aside(store.cache)
 
 
 def test_a_part_that_was_damaged_before_a_merge_does_not_enter_another_part(tmp_path, monkeypatch):
@@ -166,7 +189,7 @@ def test_a_process_waits_while_another_makes_lost_points_again(results, cache, n
     before = points(store)
     damage(store.cache, name)
     store.cache.mkdir(exist_ok=True)
-    with ThreadPoolExecutor(1) as pool, (store.cache / "lock").open("a") as lock:
+    with ThreadPoolExecutor(1) as pool, (lock_of(store.cache)).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         asked = pool.submit(points, store)
         assert not wait([asked], timeout=0.2).done
@@ -177,7 +200,7 @@ def test_a_process_waits_while_another_makes_lost_points_again(results, cache, n
 def test_an_unfinished_manifest_is_not_read_while_there_is_a_snapshot(results, cache):
     store = open_store(results, cache=cache)
     before = points(store)
-    with (store.cache / "lock").open("a") as lock:
+    with (lock_of(store.cache)).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         damage(store.cache, "manifest: lost")
         Catalog(store.cache / "manifest.sqlite").say({"something": "written"})

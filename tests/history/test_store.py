@@ -22,7 +22,7 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 
 from lockstep.history import ingest
 from lockstep.history import parquet as parts
-from lockstep.history.part_checks import PartChecks
+from lockstep.history.parquet import PartChecks
 from lockstep.history.reader import Reader
 from lockstep.history.scan import scan
 from lockstep.history.store import Store, StoreError, default_cache

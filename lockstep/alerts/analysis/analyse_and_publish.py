@@ -8,11 +8,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_results
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.stored_analysis import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.history.cache_folder import only_one
-from lockstep.history.part_checks import DamagedPart
+from lockstep.history.cache_folder import DamagedCache, only_one
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -23,8 +22,7 @@ def analyse_store(
 ) -> tuple[Results, AnalysisResult]:
     """Analyse all new results in a store, and publish the findings for the dashboard's pages.
 
-    One process analyses at a time. If a part of the store or the file of analyses is damaged, it is made again and the
-    analysis starts again, once.
+    One process analyses at a time. If the cache is damaged, it is made again and the analysis starts again, once.
 
     Args:
         repo: a folder in the git repository whose commits are measured.
@@ -35,7 +33,7 @@ def analyse_store(
     """
     try:
         return _analyse_store(store, thresholds, repo, packages)
-    except (DamagedPart, DamagedAnalyses):
+    except DamagedCache:
         return _analyse_store(store, thresholds, repo, packages)
 
 

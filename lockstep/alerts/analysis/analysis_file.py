@@ -1,8 +1,8 @@
-"""Open the SQLite file that holds the analyses of a results store, and replace it if it is damaged.
+"""Open the SQLite file that holds the analyses of a results store.
 
 The file is derived from the results, so it may be deleted at any time. The name of its folder has a digest of the code,
 so other code has another file. A transaction is written whole or not at all, so a process may be killed at any moment.
-Readers do not wait for the writer.
+Readers do not wait for the writer. If the file is damaged, the whole cache is moved aside, as for any other damage.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lockstep.history.part_checks import StoreError, move_aside
-from lockstep.history.sqlite_wal import keep_write_ahead_log
+from lockstep.history.cache_folder import DamagedCache, StoreError, identity, move_aside
+from lockstep.history.sqlite_file import is_damage, keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
 #: Seconds to wait for another writer.
@@ -38,16 +38,9 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS publication (key TEXT PRIMARY KEY, at REAL) WITHOUT ROWID;
 """
 
-#: SQLite's result codes of a damaged file, and of one that has other tables.
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-
 
 class MissingAnalyses(StoreError):
     """The requested analysis is not in the file of analyses, or there is no file yet."""
-
-
-class DamagedAnalyses(StoreError):
-    """The file of analyses was damaged and is moved aside. The next analysis makes it again."""
 
 
 class AnalysisFile:
@@ -71,7 +64,7 @@ class AnalysisFile:
 
         Raises:
             MissingAnalyses: there is no file yet.
-            DamagedAnalyses: the file is damaged.
+            DamagedCache: the file is damaged.
             StoreError: the disk refuses to read.
         """
         with self._lock, self._errors():
@@ -87,7 +80,7 @@ class AnalysisFile:
         """Run a transaction that writes the file, which is created if necessary.
 
         Raises:
-            DamagedAnalyses: the file is damaged.
+            DamagedCache: the file is damaged.
             StoreError: the disk refuses to write.
         """
         with self._lock, self._errors():
@@ -137,15 +130,19 @@ class AnalysisFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise every error as a ``StoreError``, and move the file aside if it is damaged."""
+        """Raise every error as a ``StoreError``, and move the cache aside if the file is damaged."""
+        cache = self.path.parent
+        folder = identity(cache)
         try:
             yield
         except (sqlite3.DatabaseError, zlib.error) as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-            if code not in _DAMAGE:
+            if not (is_damage(error) or isinstance(error, zlib.error)):
                 raise self._refused(error) from error
-            self._move_aside(str(error))
-            raise DamagedAnalyses(f"{self.path} was damaged ({error}), and the next analysis makes it again") from error
+            _, connection = self._connections.pop(os.getpid(), (None, None))
+            if connection is not None:
+                connection.close()
+            move_aside(cache, folder, f"{self.path.name}: {error}")
+            raise DamagedCache(f"the cache {cache} was damaged ({error}), and is made again: try again") from error
         except FileNotFoundError as error:
             raise MissingAnalyses(f"there is no analysis of these results in {self.path.parent} yet") from error
         except OSError as error:
@@ -154,17 +151,6 @@ class AnalysisFile:
     def _refused(self, error: Exception) -> StoreError:
         reason = refused_by_disk(error, self.path.parent) or f"{error}: choose another folder"
         return StoreError(f"the cache {self.path.parent} cannot be used: {reason}")
-
-    def _move_aside(self, reason: str) -> None:
-        """Move the damaged file aside, unless another process has replaced it meanwhile."""
-        known, connection = self._connections.pop(os.getpid(), (None, None))
-        if connection is not None:
-            connection.close()
-        with suppress(FileNotFoundError):
-            if known is None or self.path.stat().st_ino == known:
-                move_aside(self.path, reason)
-                for path in self.path.parent.glob(f"{self.path.name}-*"):
-                    path.unlink(missing_ok=True)
 
 
 def packed(content: bytes, level: int = 1) -> bytes:

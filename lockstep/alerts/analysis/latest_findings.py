@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_and_publish import key_of
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, DamagedAnalyses
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.analysis.stored_analysis import published_at
-from lockstep.history.part_checks import StoreError
+from lockstep.history.cache_folder import DamagedCache, StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.suite.thresholds import Thresholds, ThresholdsError, read_thresholds
@@ -111,7 +111,7 @@ class Findings:
         key = self._key(results)
         try:
             self._published = key, published_at(self._file, key)
-        except DamagedAnalyses:
+        except DamagedCache:
             self._published = key, 0.0
         except StoreError:
             pass

@@ -1,9 +1,21 @@
-"""Turn on SQLite's write-ahead log, with which readers do not wait for a writer."""
+"""Share a SQLite file among processes: readers do not wait for a writer, and damage is told from other errors."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+
+#: Result codes that do not mean damage: the file is locked, cannot be opened or cannot be written.
+_NOT_DAMAGE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error of SQLite means that the file is damaged."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    return isinstance(error, sqlite3.DatabaseError) and code not in _NOT_DAMAGE
 
 
 def keep_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
