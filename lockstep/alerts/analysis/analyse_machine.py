@@ -7,11 +7,8 @@ each series from its stored state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-
-import numpy as np
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.detection import detect
@@ -20,7 +17,6 @@ from lockstep.alerts.analysis.followed_series import (
     Followed,
     common_baselines,
     followed,
-    name_of,
     newest_baselines,
 )
 from lockstep.alerts.analysis.freshness import freshness
@@ -37,9 +33,7 @@ from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Change
 from lockstep.detect.exact_changes import exact_changes
-from lockstep.history.model import Trend
 from lockstep.history.snapshot import Results
-from lockstep.record.series_name import SeriesName
 
 
 def analyse_machine(
@@ -87,19 +81,9 @@ def _analysed(
     counts = Counter(
         (report.series.family, report.series.suite) for report in reports.series if report.last_number is not None
     )
-    alerts = freshness(reports, partial(_ends, trends))
-    return MachineAnalysis(machine, changes, tuple(alerts), counts), detected
+    return MachineAnalysis(machine, changes, tuple(freshness(reports)), counts), detected
 
 
 def _exact(followed_series: Followed) -> Sequence[Change]:
     """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
     return exact_changes(followed_series.values.values, followed_series.values.better)
-
-
-def _ends(trends: Iterable[Trend], names: Collection[SeriesName]) -> Iterator[tuple[SeriesName, tuple[float, float]]]:
-    """Yield the median of the first three and of the last three numbers of each series that has numbers."""
-    for trend in trends:
-        name = name_of(trend.series, trend.benchmark)
-        numbers = trend.value[np.isfinite(trend.value)] if name in names else ()
-        if len(numbers):
-            yield name, (float(np.median(numbers[:3])), float(np.median(numbers[-3:])))

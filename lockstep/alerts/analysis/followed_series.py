@@ -27,10 +27,6 @@ from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
 
-#: ``SeriesName.quantity`` of another project's benchmark without a unit.
-NO_UNIT = "value"
-
-
 # ``astuple`` takes ten times as long.
 _NAME = tuple(field.name for field in fields(SeriesName))
 
@@ -85,14 +81,14 @@ def name_in(key: str) -> tuple[SeriesName, int]:
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
     """Return the name that alerts use for a series of the store.
 
-    For another project's benchmark, the variant is the last part of the benchmark's name, and the case consists of the
-    parameters.
+    For another project's benchmark, the variant is the last part of the benchmark's name, the case consists of the
+    parameters, and the quantity is the unit.
     """
     suite, family = benchmark.suite, benchmark.family
     if benchmark.of_suite:
         variant, case, l2 = (series.axis(axis) for axis in ("variant", "case", "l2"))
         return SeriesName(series.machine, family, suite, variant, case, l2, benchmark.quantity)
-    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or NO_UNIT)
+    return SeriesName(series.machine, family, suite, benchmark.quantity, series.text, "", benchmark.unit or "value")
 
 
 def series_by_name(results: Results, machine: str) -> dict[SeriesName, Series]:

@@ -1,4 +1,4 @@
-"""Find series that stopped, silent machines, and benchmarks that vanished, were renamed or changed their version.
+"""Find series that stopped, silent machines, and benchmarks that vanished or changed their version.
 
 These events raise alerts too, because nobody sees a regression of a series that is not measured. Many runs measure
 only one family, and the other families have not stopped for that reason. So a commit counts for the families that were
@@ -15,8 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.alerts.analysis.renamed import Numbers, Subject, in_few_words, pairs_in_few_words, renames
 from lockstep.alerts.analysis.reports import MachineReports, Reports
+from lockstep.alerts.analysis.vanished_names import Subject, in_few_words
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.model import Alert, Topic
 from lockstep.record.series_name import SeriesName
@@ -40,13 +40,9 @@ _DAY_MS = 86_400_000
 _MOST_NAMES = 5
 
 
-def freshness(reports: MachineReports, numbers: Numbers = lambda names: ()) -> list[Alert]:
-    """Return the freshness alerts of one machine, without that of a silent machine.
-
-    Args:
-        numbers: reads the first and the last numbers of series, which show whether a benchmark was renamed.
-    """
-    checks = _FreshnessChecks(reports, numbers)
+def freshness(reports: MachineReports) -> list[Alert]:
+    """Return the freshness alerts of one machine, without that of a silent machine."""
+    checks = _FreshnessChecks(reports)
     return [*checks.stopped(), *checks.vanished(), *checks.versions()]
 
 
@@ -80,9 +76,8 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
 class _FreshnessChecks:
     """Searches the reports of one machine for freshness alerts."""
 
-    def __init__(self, reports: MachineReports, numbers: Numbers) -> None:
+    def __init__(self, reports: MachineReports) -> None:
         self.reports = reports
-        self.numbers = numbers
         self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
         measured: dict[str, set[int]] = defaultdict(set)
         for report in reports.series:
@@ -149,10 +144,7 @@ class _FreshnessChecks:
             yield replace(self._alert("stopped", family, last, first, text), failing="fail" in reports_by_symptom)
 
     def vanished(self) -> Iterable[Alert]:
-        """Yield one alert for everything that is missing since the same commit: benchmarks, and series of others.
-
-        The topic is "renamed" if all of it has a candidate, else "vanished".
-        """
+        """Yield one alert for everything that is missing since the same commit: benchmarks, and series of others."""
         ended_subjects = [(last, _benchmark(name, self.by_benchmark[name])) for name, last in self.gone.items()]
         last_of = {report.series: report.commits[-1] for report in self.missing.values()}
         for name, members in self.by_benchmark.items():
@@ -174,19 +166,18 @@ class _FreshnessChecks:
             for name, members in self.by_benchmark.items()
             for subject in _begun(name, members, range(last + 1, first + 1))
         ]
-        candidates = renames(subjects, begun, self.numbers)
-        gone = [subject for subject in subjects if subject not in candidates]
-        alive = (
-            _label(name) for name, members in self.by_benchmark.items() if any(r.commits[-1] >= first for r in members)
+        sizes = {subject.size for subject in subjects}
+        begun = sorted((subject for subject in begun if subject.size in sizes), key=lambda subject: subject.label)
+        alive, older = (
+            [_label(name) for name, members in self.by_benchmark.items() if any(map(counts, members))]
+            for counts in (lambda report: report.commits[-1] >= first, lambda report: report.commits[0] <= last)
         )
-        said = [f"there is no {_names(in_few_words(gone, alive))}"] if gone else []
-        if candidates:
-            said.append(
-                f"{_names(pairs_in_few_words(candidates))}, which began there; [[same]] in thresholds.toml joins them"
-            )
+        text = f"since {self._hash(first)[:8]} there is no {_names(in_few_words(subjects, alive))}"
+        if begun:
+            new = _names(in_few_words(begun, older))
+            text += f"; {new} began there: [[same]] in thresholds.toml joins what was renamed"
         families = sorted({name.family for subject in subjects for name in subject.series})
-        text = f"since {self._hash(first)[:8]} {'; '.join(said)}"
-        return self._alert("vanished" if gone else "renamed", _shared_room(families), last, first, text)
+        return self._alert("vanished", _shared_room(families), last, first, text)
 
     def versions(self) -> Iterable[Alert]:
         """Yield alerts for the newest change of each benchmark's version, at which a new series starts."""

@@ -169,7 +169,11 @@ class Sync:
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
         if not alert.members:
-            return [(self._number_of_fingerprint.get(alert.fingerprint), alert)]
+            fingerprints = [alert.fingerprint]
+            if alert.topic == "vanished":  # earlier versions called some of them perhaps renamed
+                fingerprints.append(replace(alert, topic="renamed").fingerprint)
+            numbers = (self._number_of_fingerprint.get(fingerprint) for fingerprint in fingerprints)
+            return [(next((number for number in numbers if number is not None), None), alert)]
         hashes = [key_hash(member.key) for member in alert.members]
         owned = [self.moved.get(hashed, self.owner.get(hashed)) for hashed in hashes]
         known = [number for number in owned if number is not None]
