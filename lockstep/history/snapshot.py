@@ -207,6 +207,10 @@ class Results:
         """Return the number of a machine's series; 0 for an unknown machine."""
         return self._machines[machine].count if machine in self._machines else 0
 
+    def numbers(self, machine: str) -> Mapping[Series, int]:
+        """Return the number of each series of a machine, which is the same in every cache; {} for an unknown machine."""
+        return self._machines[machine].numbers if machine in self._machines else {}
+
     def points_of(self, machine: str, columns: Rows) -> Iterator[Point]:
         """Yield points of a machine, given by all of their ``columns``, in the same order.
 

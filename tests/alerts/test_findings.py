@@ -202,7 +202,7 @@ def test_a_damaged_file_is_moved_aside_and_made_anew(growing, damage, caplog):
     with contextlib.suppress(DamagedCache):
         found = anew.of_machine(results, "slowdown")
         assert found is None or found.changes is None
-    analyse_store(growing.store, Thresholds(), growing.repo)
+    results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
     assert anew.of_machine(results, "slowdown").changes == before
     assert moved_aside(growing.store.cache)
     assert "is damaged" in caplog.text
@@ -279,7 +279,7 @@ def test_how_series_behave_is_read_from_the_file(growing):
         baselines = common_baselines(
             (results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items()
         )
-        series = {one.name: one for one in followed(trends, baselines)}
+        series = {one.name: one for one in followed(trends, results.numbers(machine), baselines)}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)
             assert found.changes == whole.changes

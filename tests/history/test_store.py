@@ -22,6 +22,7 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 
 from lockstep.history import ingest
 from lockstep.history import parquet as parts
+from lockstep.history.cache_folder import lock_of
 from lockstep.history.parquet import PartChecks
 from lockstep.history.reader import Reader
 from lockstep.history.scan import scan
@@ -286,7 +287,7 @@ def test_who_does_not_wait_is_served_what_there_is(tmp_path):
     store = open_store(tmp_path)
     before = numbers(store)
     write_measurement(tmp_path, [record()], commit="f" * 40, date=DATE + 99)
-    with (store.cache / "lock").open("a") as lock:
+    with lock_of(store.cache).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert numbers(store) == before
     assert len(numbers(store)) == len(before) + 2

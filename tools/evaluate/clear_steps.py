@@ -65,6 +65,7 @@ def read_tree(results: Path, cache: Path) -> Iterator[Sample]:
     for machine in dict.fromkeys(series.machine for series in snapshot.series()):
         named = newest_baselines(snapshot, machine)
         baselines = common_baselines((snapshot.benchmarks[one.benchmark].suite, text) for one, text in named.items())
-        for entry in followed(list(snapshot.trends(snapshot.series(machine=machine))), baselines):
+        trends = list(snapshot.trends(snapshot.series(machine=machine)))
+        for entry in followed(trends, snapshot.numbers(machine), baselines):
             if not entry.exact:
-                yield recorded_sample(kind, entry.key, entry.values)
+                yield recorded_sample(kind, f"{entry.name} {entry.version}", entry.values)

@@ -65,7 +65,7 @@ def _analysed(
         (results.benchmarks[series.benchmark].suite, text)
         for series, text in newest_baselines(results, machine).items()
     )
-    series = followed(trends, baselines)
+    series = followed(trends, results.numbers(machine), baselines)
     noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
     detected = detect(noisy, read_detected(file, machine), processes)
     found: list[tuple[Followed, Sequence[Change]]] = [

@@ -28,8 +28,8 @@ _TABLES = """
         UNIQUE (machine, state, ranges)
     );
     CREATE TABLE IF NOT EXISTS detector_state (
-        analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series TEXT, length INTEGER, checksum INTEGER,
-        noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series)
+        analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series INTEGER, version INTEGER, length INTEGER,
+        checksum INTEGER, noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series, version)
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS finding (
         analysis INTEGER REFERENCES analysis ON DELETE CASCADE, place INTEGER, series INTEGER, last INTEGER,

@@ -15,14 +15,16 @@ from lockstep.detect.series_state import SeriesState
 PARALLEL_POINTS = 50_000
 
 
-def detect(series: Sequence[Followed], known: Mapping[str, DetectedSeries], processes: int = 1) -> list[DetectedSeries]:
+def detect(
+    series: Sequence[Followed], known: Mapping[tuple[int, int], DetectedSeries], processes: int = 1
+) -> list[DetectedSeries]:
     """Return what the detector finds in each series. A known series is continued if its first points are the same.
 
     Args:
-        known: what the last analysis found, by key.
+        known: what the last analysis found, by the number of the series and the index of its benchmark version.
         processes: the number of processes that share the work if there are many new points.
     """
-    before = [_continued(known.get(one.key), one.values) for one in series]
+    before = [_continued(known.get((one.number, one.version)), one.values) for one in series]
     new = [place for place, one in enumerate(series) if _new_points(before[place], one.values) or not before[place]]
     points = sum(_new_points(before[place], series[place].values) for place in new)
     states = [SeriesState.from_bytes(stored.state) if (stored := before[place]) else None for place in new]
@@ -30,7 +32,8 @@ def detect(series: Sequence[Followed], known: Mapping[str, DetectedSeries], proc
     found = continue_many(values, states, processes=processes if points > PARALLEL_POINTS else 1)
     detected = dict(enumerate(before)) | {
         place: DetectedSeries(
-            series[place].key,
+            series[place].number,
+            series[place].version,
             len(trend),
             _checksum(trend, len(trend)),
             analysis.noise.scale if analysis.noise.measure == "ratio" else math.nan,

@@ -8,12 +8,10 @@ as a ratio. Other costs, exact quantities and benchmarks of other projects are f
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +24,6 @@ from lockstep.record.quantity import CHECKED, PAIRED
 from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
-
-# ``astuple`` takes ten times as long.
-_NAME = tuple(field.name for field in fields(SeriesName))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +38,7 @@ class Followed:
             ``None`` for benchmarks of other projects.
         version: the index of the benchmark version, in the order of first appearance.
         copies: the points that copy the number of another commit with the same work; ``None`` if there are none.
+        number: the number of the series, see ``Results.numbers``; 0 for the result of a check.
         noise: run-to-run noise that the detector found (standard deviation of the logarithm); NaN if unknown.
     """
 
@@ -53,29 +49,13 @@ class Followed:
     baseline: Floats | None = None
     version: int = 0
     copies: Trend | None = None
+    number: int = 0
     noise: float = math.nan
-
-    @property
-    def key(self) -> str:
-        """Text that identifies the series under one benchmark version."""
-        return key_of(self.name, self.version)
 
     @property
     def exact(self) -> bool:
         """Whether the quantity is exact: it has no noise, so every difference is a change."""
         return self.trend.benchmark.exact or self.name.quantity in CHECKED
-
-
-def key_of(name: SeriesName, version: int) -> str:
-    """Return the key of a series under one benchmark version, as in ``Followed.key``."""
-    return json.dumps([*(getattr(name, field) for field in _NAME), version])
-
-
-def name_in(key: str) -> tuple[SeriesName, int]:
-    """Return the name of the series and the index of the benchmark version from a key (``Followed.key``)."""
-    *texts, version = json.loads(key)
-    # Interned texts save memory, because series share most of their texts.
-    return SeriesName(*map(sys.intern, texts)), version
 
 
 def name_of(series: Series, benchmark: Benchmark) -> SeriesName:
@@ -96,7 +76,7 @@ def series_by_name(results: Results, machine: str) -> dict[SeriesName, Series]:
     return {name_of(series, results.benchmarks[series.benchmark]): series for series in results.series(machine=machine)}
 
 
-def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed]:
+def followed(trends: list[Trend], numbers: Mapping[Series, int], baselines: Mapping[str, str]) -> list[Followed]:
     """Select the series to follow, and return an entry for each benchmark version of each.
 
     Of a measured time and its ratio to the baseline, only one is followed: the ratio if it has numbers, otherwise the
@@ -105,6 +85,7 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
 
     Args:
         trends: all trends of a machine.
+        numbers: see ``Results.numbers``.
         baselines: the baseline of each Lockstep suite, by suite.
     """
     trend_of_name = {name_of(trend.series, trend.benchmark): trend for trend in trends if trend.benchmark.measured}
@@ -126,7 +107,8 @@ def followed(trends: list[Trend], baselines: Mapping[str, str]) -> list[Followed
         copies = select(trend, copied) if copied.any() else None
         for version, points in enumerate(by_version(trend)):
             values = values_of(points, paired_numbers(points))
-            series.append(Followed(name, points, values, _at(own, points), _at(base, points), version, copies))
+            times, number = (_at(own, points), _at(base, points)), numbers[trend.series]
+            series.append(Followed(name, points, values, *times, version, copies, number))
     return series
 
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, unpacked
-from lockstep.alerts.analysis.followed_series import key_of, name_in
+from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.judging import judged
 from lockstep.alerts.analysis.stored_analysis import change_from_json, found_from_json, shared_parts
 from lockstep.alerts.model import FoundChange
@@ -40,7 +40,7 @@ class MachineFindings:
     def __init__(self, file: AnalysisFile, results: Results, machine: str, thresholds: Thresholds) -> None:
         self._file = file
         self._thresholds = thresholds
-        self._found: dict[str, Analysis] = {}
+        self._found: dict[tuple[int, int], Analysis] = {}
         self._judged: dict[SeriesName, Sequence[FoundChange]] = {}
         #: The place and the field ``last`` of each change.
         self._places: dict[SeriesName, list[tuple[int, int]]] = defaultdict(list)
@@ -54,16 +54,19 @@ class MachineFindings:
             self._analysis: int = row[0] if row else 0
             self._parts = shared_parts(json.loads(unpacked(row[1]))[0]) if row else {}
             scales = connection.execute(
-                "SELECT series, noise FROM detector_state WHERE analysis = ?", (self._analysis,)
+                "SELECT series, version, noise FROM detector_state WHERE analysis = ? ORDER BY version",
+                (self._analysis,),
             ).fetchall()
             places = connection.execute(
                 'SELECT place, series, last, "commit" FROM finding WHERE analysis = ? ORDER BY series, place',
                 (self._analysis,),
             ).fetchall()
-        by_version = sorted((name_in(key), key, scale) for key, scale in scales)
-        self._keys = {name: key for (name, _), key, _ in by_version}
+        numbers = results.numbers(machine)
+        names = {numbers[series]: name for name, series in series_by_name(results, machine).items()}
+        #: The number and the newest benchmark version of each series.
+        self._newest = {names[number]: (number, version) for number, version, _ in scales}
         self.noise: Mapping[SeriesName, float] = {
-            name: math.nan if scale is None else scale for (name, _), _, scale in by_version
+            names[number]: math.nan if scale is None else scale for number, _, scale in scales
         }
         self.changed: Collection[SeriesName] = dict.fromkeys(
             self._parts["series"][series] for _, series, _, commit in places if commit in self._own
@@ -106,23 +109,22 @@ class MachineFindings:
         Args:
             version: index of the benchmark version; ``None`` for the newest.
         """
-        if version is None:
-            return self.behaviours([name]).get(name)
-        return self._behaviours([key_of(name, version)])[0]
+        number, newest = self._newest.get(name, (0, 0))
+        return self._behaviours([(number, newest if version is None else version)])[0]
 
     def behaviours(self, names: Sequence[SeriesName]) -> dict[SeriesName, Behaviour]:
         """Return the noise and levels of several series by name, without the series that have none."""
-        known = [name for name in names if name in self._keys]
-        found = zip(known, self._behaviours([self._keys[name] for name in known]), strict=True)
+        known = [name for name in names if name in self._newest]
+        found = zip(known, self._behaviours([self._newest[name] for name in known]), strict=True)
         return {name: behaviour for name, behaviour in found if behaviour is not None}
 
-    def _behaviours(self, keys: Sequence[str]) -> list[Behaviour | None]:
+    def _behaviours(self, keys: Sequence[tuple[int, int]]) -> list[Behaviour | None]:
         missing = [key for key in keys if key not in self._found]
         if missing:
             with self._file.reading() as connection:
-                query = "SELECT found FROM detector_state WHERE (analysis, series) = (?, ?)"
+                query = "SELECT found FROM detector_state WHERE (analysis, series, version) = (?, ?, ?)"
                 for key in missing:
-                    row = connection.execute(query, (self._analysis, key)).fetchone()
+                    row = connection.execute(query, (self._analysis, *key)).fetchone()
                     if row is not None:
                         self._found[key] = found_from_json(unpacked(row[0]).decode())
         return [self._found.get(key) for key in keys]

@@ -53,7 +53,7 @@ class DetectedSeries:
     """What the detector found in a series, and the state from which it continues: a row of ``detector_state``.
 
     Attributes:
-        series: key of the series and its benchmark version, see ``Followed.key``.
+        series, version: the number of the series and the index of its benchmark version, see ``Followed``.
         length: number of points that were analysed.
         checksum: checksum of these points, see ``_checksum``.
         noise: run-to-run noise (standard deviation of the logarithm); NaN if unknown or if the series has no
@@ -62,7 +62,8 @@ class DetectedSeries:
         found: the changes, levels and noise, see ``found_json``.
     """
 
-    series: str
+    series: int
+    version: int
     length: int
     checksum: int
     noise: float
@@ -159,22 +160,22 @@ def is_analysed(file: AnalysisFile, machine: str, state: str) -> bool:
         return False
 
 
-def read_detected(file: AnalysisFile, machine: str) -> dict[str, DetectedSeries]:
-    """Return what the detector found in the last analysis of a machine, by the key of the series."""
+def read_detected(file: AnalysisFile, machine: str) -> dict[tuple[int, int], DetectedSeries]:
+    """Return what the detector found in the last analysis of a machine, by the number of the series and its version."""
     try:
         with file.reading() as connection:
             rows = connection.execute(
-                "SELECT series, length, checksum, noise, state, found FROM detector_state WHERE analysis ="
+                "SELECT series, version, length, checksum, noise, state, found FROM detector_state WHERE analysis ="
                 " (SELECT max(id) FROM analysis WHERE machine = ?)",
                 (machine,),
             )
             # SQLite stores NaN as NULL.
             return {
-                key: DetectedSeries(
-                    *(key, length, checksum, math.nan if noise is None else noise),
+                (series, version): DetectedSeries(
+                    *(series, version, length, checksum, math.nan if noise is None else noise),
                     *(unpacked(state), unpacked(found).decode()),
                 )
-                for key, length, checksum, noise, state, found in rows
+                for series, version, length, checksum, noise, state, found in rows
             }
     except MissingAnalyses:
         return {}
@@ -197,11 +198,10 @@ def write_analysis(
             return
         number = cursor.lastrowid
         connection.executemany(
-            "INSERT INTO detector_state (analysis, series, length, checksum, noise, state, found)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO detector_state VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
-                    *(number, series.series, series.length, series.checksum, series.noise),
+                    *(number, series.series, series.version, series.length, series.checksum, series.noise),
                     *(packed(series.state, level=0), packed(series.found.encode())),
                 )
                 for series in detected
