@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,9 @@ from lockstep.history.model import Benchmark
 from lockstep.history.unit_direction import better_of
 from lockstep.history.validation import Unreadable, read_json
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, Better, type_of
+
+#: asv's name of a table.
+TABLE = "benchmarks.json"
 
 _OUR_PARAMETERS = {
     **dict.fromkeys(("lockstep", COST_TYPE), ("variant", "case", "l2")),
@@ -27,6 +29,27 @@ _LOWER = ("time", "timeraw", "memory", "peakmemory")
 
 #: The attribute of a benchmark that states its better direction: ``track_rate.better = "higher"``.
 _BETTER = "better"
+
+
+def read_tables(
+    root: Path, tables: Mapping[str, tuple[int, int]]
+) -> tuple[dict[str, dict[str, Any]], list[tuple[str, str]]]:
+    """Return the entries of all benchmarks, and the path and the fault of each table that cannot be read.
+
+    If several tables have an entry for a benchmark, that of the results folder itself counts, else that of the table
+    that changed last.
+
+    Args:
+        tables: modification time and size of each table, by its path relative to ``root``.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    faults = []
+    for path in sorted(tables, key=lambda path: (path == TABLE, tables[path][0], path)):
+        try:
+            entries |= read_benchmarks(root / path)
+        except (Unreadable, OSError) as error:
+            faults.append((path, getattr(error, "strerror", None) or str(error)))
+    return entries, faults
 
 
 def read_benchmarks(path: Path) -> dict[str, dict[str, Any]]:
@@ -88,8 +111,3 @@ def benchmark(name: str, entry: Mapping[str, Any] | None) -> Benchmark:
         last,
         entry.get(_BETTER) or ("lower" if kind in _LOWER else better_of(unit)),
     )
-
-
-def as_text(table: Mapping[str, Any]) -> str:
-    """Return the table as the JSON text that the cache stores."""
-    return json.dumps(table, separators=(",", ":"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.history.benchmark_tables import TABLE
+from lockstep.history.benchmarks_file import TABLE
 from lockstep.history.problems import Problem
 from lockstep.history.validation import shown
 from lockstep.record.file import SUFFIX

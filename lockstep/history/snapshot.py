@@ -208,7 +208,7 @@ class Results:
         return self._machines[machine].count if machine in self._machines else 0
 
     def numbers(self, machine: str) -> Mapping[Series, int]:
-        """Return the number of each series of a machine, which is the same in every cache; {} for an unknown machine."""
+        """Return the number of each series of a machine, the same in every cache; {} for an unknown machine."""
         return self._machines[machine].numbers if machine in self._machines else {}
 
     def points_of(self, machine: str, columns: Rows) -> Iterator[Point]:

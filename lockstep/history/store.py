@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from lockstep.history.benchmark_tables import TABLE, gather
+from lockstep.history.benchmarks_file import read_tables
 from lockstep.history.cache_catalog import Catalog
 from lockstep.history.cache_folder import (
     DamagedCache,
@@ -228,7 +228,8 @@ class Store:
         changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
         gone = known.keys() - current.files.keys()
         if table != str(current.tables):
-            self._read_table(catalog, current)
+            texts = zip(("benchmarks", "table_problems"), read_tables(self.root, current.tables), strict=True)
+            catalog.say({"table": str(current.tables)} | {name: json.dumps(content) for name, content in texts})
         if gone:
             catalog.forget(gone)
         points = 0
@@ -242,10 +243,6 @@ class Store:
         sweep(self._parts, counting)
         catalog.seal()
         return len(changed), len(gone), points
-
-    def _read_table(self, catalog: Catalog, current: Scan) -> None:
-        entries, faults = gather(self.root, current.tables, self.cache.parent / TABLE)
-        catalog.say({"table": str(current.tables), "benchmarks": entries, "table_problems": json.dumps(faults)})
 
     def _merge(self, catalog: Catalog) -> None:
         with catalog.reading() as reading:
