@@ -5,11 +5,13 @@ The levels are the detector's, as in the table of changes, so that 0 % means the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
 
+from dashboard.charts.axes import commit_axis
 from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
 from dashboard.charts.trend import Figure, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
@@ -59,6 +61,7 @@ def member_chart(
     unit = " %" if measure == "ratio" else ""
     known = all(name in levels for name in names)
     style_of = styles([name.label for name in names], set())
+    short = _short([name.label for name in names])
     data: list[Figure] = []
     for name, trend in trends:
         numbers = worse_numbers(trend, members[name].better, measure)
@@ -88,7 +91,7 @@ def member_chart(
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": escape(name.label),
+                "name": escape(short[name.label]),
                 "x": x,
                 "y": y,
                 "text": hover,
@@ -100,22 +103,24 @@ def member_chart(
     if not data:
         return None
     layout = chart_layout(scheme)
-    last = len(commits) - 1
-    step = max(1, -(-(last - begin) // 6))
-    at = list(range(last, begin - 1, -step))[::-1]
-    layout["xaxis"] |= {
-        "tickvals": at,
-        "ticktext": [commits[index].short[:7] for index in at],
-        "showgrid": False,
-        "range": [begin - 0.5, last + max(0.5, 0.035 * (last - begin))],
-    }
+    layout["xaxis"] |= commit_axis(commits, begin=begin)
     layout["yaxis"] |= {"ticksuffix": unit, "nticks": 6}
-    layout["showlegend"] = True
+    layout["showlegend"] = len(data) > 1
     layout["legend"] = {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0}
     fill = {"fillcolor": neutral(scheme), "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
     ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
     layout["shapes"] = [{"type": "rect", **fill, **ends}]
     return {"data": data, "layout": layout}
+
+
+def _short(labels: Sequence[str]) -> dict[str, str]:
+    """Return for each label the parts that not all of them have. A phone has no room for whole labels in a legend."""
+    parts = [re.split("[, ]", label) for label in labels]
+    common = set.intersection(*map(set, parts))
+    return {
+        label: " ".join(part for part in own if part not in common) or label
+        for label, own in zip(labels, parts, strict=True)
+    }
 
 
 def _trends(results: Results, machine: str, requested: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:

@@ -16,11 +16,19 @@ from lockstep.history.model import Commit
 
 
 def marks(
-    changes: Sequence[tuple[str, FoundChange]], commits: Sequence[Commit], positions: Mapping[str, int], scheme: Scheme
+    changes: Sequence[tuple[str, FoundChange]],
+    commits: Sequence[Commit],
+    positions: Mapping[str, int],
+    scheme: Scheme,
+    sized: bool = False,
 ) -> list[Mark]:
     """Return one mark per commit and direction for the changes, which are pairs of variant and finding.
 
-    The colour is that of the first change's cause. ``positions`` has the index in ``commits`` of each hash.
+    The colour is that of the first change's cause.
+
+    Args:
+        positions: the index in ``commits`` of each hash.
+        sized: whether the sign of a mark says how large the first change is.
     """
     gathered: dict[tuple[int, str], list[tuple[str, FoundChange]]] = defaultdict(list)
     for variant, finding in changes:
@@ -34,5 +42,6 @@ def marks(
         ]
         first = labelled[0][1]
         lines += [commit_line(commits[at]) if first.exact else f"in {first.range_text}", wrapped(first.cause.sentence)]
-        chart_marks.append(Mark(at, glyph, change_colour(first, scheme), "<br>".join(lines)))
+        sign_text = f"{glyph} {amount(first)}" if sized else glyph
+        chart_marks.append(Mark(at, sign_text, change_colour(first, scheme), "<br>".join(lines)))
     return chart_marks

@@ -59,7 +59,7 @@ def against(
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
     heights = [y for trace in data for y in trace["y"]]
-    layout["xaxis"] |= log_axis(low, high) | {
+    layout["xaxis"] |= log_axis(low, high, narrow=True) | {
         "title": {"text": f"Latency {latency.unit}", "standoff": 4, "font": small}
     }
     layout["yaxis"] |= log_axis(min(heights) / 1.2, max(heights) * 1.2)

@@ -52,7 +52,9 @@ def roofline(
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
     heights = [rate for trace in data for rate in trace["y"]]
-    layout["xaxis"] |= log_axis(low, high) | {"title": {"text": "FLOP per byte", "standoff": 4, "font": small}}
+    layout["xaxis"] |= log_axis(low, high, narrow=True) | {
+        "title": {"text": "FLOP per byte", "standoff": 4, "font": small}
+    }
     layout["yaxis"] |= log_axis(min(heights) / 1.5, max(heights) * 1.5) | {"title": {"text": "TFLOP/s", "font": small}}
     return {"data": data, "layout": layout}
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
 
 from dashboard.charts.apart import Apart
-from dashboard.charts.axes import commit_axis, in_zoom
-from dashboard.charts.cause_colours import change_colour
+from dashboard.charts.axes import in_zoom
+from dashboard.charts.change_marks import marks
 from dashboard.charts.telemetry import Points, telemetry_panels
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
-from dashboard.charts.trend import MARKED, Figure, trend, upright
+from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.model import FoundChange
-from lockstep.alerts.text import amount
 from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import Quantity
-from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit, Point
 
 #: Maximum number of points of a chart that draws their samples.
@@ -31,9 +30,6 @@ _COLUMNS = 800
 
 #: Relative heights of the main part, of each part below it, and of the gaps.
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
-
-#: Texts of marks: most rows, a row's height, a letter's width, and the width of a chart in a narrow window, in pixels.
-_ROWS, _ROW, _LETTER, _NARROW = 5, 14, 6.2, 700
 
 
 def series_figure(
@@ -60,9 +56,12 @@ def series_figure(
     shown = [(point, number) for point, number in points if number is not None]
     [variant] = {key.variant for key in rows.keys} or {""}
     columns = 0 if sum(in_zoom(point.commit, zoom) for point, _ in shown) <= MARKED else _COLUMNS
-    figure = trend(rows, commits, quantity, {variant: style}, scheme, (), zoom, columns, {variant: apart})
+    at = {commit.hash: index for index, commit in enumerate(commits)}
+    drawn = marks([(variant, change) for change in changes], commits, at, scheme, sized=True)
+    drawn += _condition_marks(points, commits, scheme)
+    begin, of_variant = _first(points), {variant: apart}
+    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, of_variant, begin)
     data, layout = figure["data"], figure["layout"]
-    layout["xaxis"] |= commit_axis(commits, zoom, _first(points))
     small = {"size": 11, "color": neutral(scheme)}
     title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"]["title"] = {"text": escape(title), "font": small}
@@ -79,11 +78,7 @@ def series_figure(
         layout[f"yaxis{place}"] = axis
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
-    marks = [*_condition_marks(points, scheme), *_changes(changes, commits, scheme)]
-    layout["shapes"] += [shape for shape, _ in marks]
-    layout["annotations"] = _noted(marks, layout["xaxis"]["range"])
-    above = max((note["yshift"] for note in layout["annotations"]), default=0)
-    layout["margin"] = {"l": 62, "r": 24, "t": 26 + above, "b": 30}
+    layout["margin"]["l"] = 62
     return figure
 
 
@@ -131,27 +126,6 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
     ]
 
 
-def _noted(marks: Sequence[tuple[Figure, Figure]], view: Sequence[float]) -> list[Figure]:
-    """Return the texts of marks, each on the side of its line with more space in the visible range.
-
-    Texts that would overlap stand above one another. Texts beyond ``_ROWS`` rows are left out; the page lists all
-    changes.
-    """
-    low, high = view
-    notes: list[Figure] = []
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(_ROWS)]
-    for _, note in marks:
-        share, width = (note["x"] - low) / (high - low), len(note["text"]) * _LETTER / _NARROW
-        side = _inward(share)
-        span = (share - width, share) if side["xanchor"] == "right" else (share, share + width)
-        free = (row for row, spans in enumerate(taken) if all(span[1] < start or end < span[0] for start, end in spans))
-        row = next(free, None)
-        if row is not None:
-            taken[row].append(span)
-            notes.append(note | side | {"yshift": _ROW * row})
-    return notes
-
-
 def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown.
 
@@ -162,14 +136,15 @@ def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> l
     return measured_commits if analysis.levels and analysis.levels[-1].stop == len(measured_commits) else []
 
 
-def _condition_marks(points: Sequence[tuple[Point, Measured | None]], scheme: Scheme) -> list[tuple[Figure, Figure]]:
-    marks = []
+def _condition_marks(points: Points, commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+    """Return a mark where the toolchain or the GPU changed. Its sign names the first new part."""
+    found = []
     for (before, _), (after, _) in pairwise(points):
-        moved = changed_conditions(before, after)
-        if moved:
-            text = escape(", ".join(moved[:2]) + (" …" if len(moved) > 2 else ""))
-            marks.append(_mark(after.commit - 0.5, text, neutral(scheme), "dot"))
-    return marks
+        if moved := changed_conditions(before, after):
+            name = re.sub(r" \S+ → ", " ", moved[0]) + (" …" if len(moved) > 1 else "")
+            hover = "<br>".join([*map(escape, moved), commit_line(commits[after.commit])])
+            found.append(Mark(after.commit, escape(name), neutral(scheme), hover, beside=True))
+    return found
 
 
 def changed_conditions(before: Point, after: Point) -> list[str]:
@@ -180,29 +155,6 @@ def changed_conditions(before: Point, after: Point) -> list[str]:
     old, new = before.run.toolchain, after.run.toolchain
     versions = [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
     return other_board + versions
-
-
-def _changes(changes: Sequence[FoundChange], commits: Sequence[Commit], scheme: Scheme) -> list[tuple[Figure, Figure]]:
-    place = {commit.hash: at for at, commit in enumerate(commits)}
-    marks = []
-    for change in changes:
-        at = place.get(change.commit)
-        if at is not None:
-            source = escape(commits[at].subject[:48]) if change.exact else change.range_text
-            size = f"{sign(change.sense)} {amount(change)}"
-            text = " · ".join(part for part in (size, change.cause.kind, source) if part)
-            marks.append(_mark(at - 0.5, text, change_colour(change, scheme), "solid"))
-    return marks
-
-
-def _mark(x: float, text: str, colour: str, dash: str) -> tuple[Figure, Figure]:
-    place = {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom"}
-    return upright(x, colour, dash), {"text": text, "showarrow": False, "font": {"color": colour, "size": 11}, **place}
-
-
-def _inward(share: float) -> Figure:
-    """Return the alignment that puts a mark's text inside the chart; ``share`` is its position, 0 left to 1 right."""
-    return {"xanchor": "right", "xshift": 2} if share > 0.6 else {"xanchor": "left", "xshift": -2}
 
 
 def _domains(below: int) -> list[list[float]]:

@@ -40,15 +40,17 @@ class Mark:
 
     Attributes:
         place: index of the first commit after the change; the line is drawn before it.
-        sign: ▼ for slower or ▲ for faster.
+        sign: ▼ for slower or ▲ for faster, and perhaps by how much; the name of a release or a version.
         colour: the colour of the line and the sign.
         hover: the text that the sign shows under the pointer, escaped for HTML.
+        beside: whether something besides the code changed; its sign stands below those of the changes.
     """
 
     place: int
     sign: str
     colour: str
     hover: str
+    beside: bool = False
 
 
 def trend(
@@ -61,6 +63,7 @@ def trend(
     zoom: tuple[float, ...] = (),
     columns: int = 0,
     apart: Mapping[str, Sequence[Apart]] = MappingProxyType({}),
+    begin: int = 0,
 ) -> Figure:
     """Return the chart of one quantity of one case over the commits of a machine.
 
@@ -76,6 +79,7 @@ def trend(
         columns: approximate width of the chart in pixels, of which each gets at most two points of a line; 0 draws
             every point.
         apart: the points at commits off the line, by variant.
+        begin: index of the first visible commit without a zoom.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
     thinned = _Thinning(first, last, (last - first) / columns) if columns else None
@@ -107,7 +111,7 @@ def trend(
         for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
             failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
     extent = fitted(*map(np.concatenate, zip(*drawn, strict=True))) if drawn else None
-    return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom)
+    return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom, begin)
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ def finished(
     scheme: Scheme,
     marks: Sequence[Mark],
     zoom: tuple[float, ...] = (),
+    begin: int = 0,
 ) -> Figure:
     """Return a chart of the given lines over commits, with axes, crosses for failures and the marks of changes.
 
@@ -145,10 +150,10 @@ def finished(
         commits: the x axis, oldest first.
         ends: lowest and highest value within ``zoom``; ``None`` without values.
         failed: commit index and hover text (escaped for HTML) of each failure, drawn as a cross at the bottom.
-        zoom: visible range of the x axis, () for all.
+        zoom: visible range of the x axis, () for all from the commit ``begin``.
     """
     layout = chart_layout(scheme)
-    layout["xaxis"] |= commit_axis(commits, zoom)
+    layout["xaxis"] |= commit_axis(commits, zoom, begin)
     # Fixed margins with space for every label. With automatic margins Plotly would draw everything twice.
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
@@ -159,13 +164,20 @@ def finished(
         scientific(layout["yaxis"])
     levels = [_level(1.0, scheme)] if quantity.name == "speedup" else []
     layout["shapes"] = [*levels, *(upright(mark.place - 0.5, mark.colour, "dot") for mark in marks)]
-    below = [_crosses(failed, scheme) | _height(layout, 0.03, len(failed))] if failed else []
-    above = [_signs(marks) | _height(layout, 0.96, len(marks))] if marks else []
+    below = [_crosses(failed, scheme) | _height(layout, [0.03] * len(failed))] if failed else []
+    above = (
+        [
+            _signs(marks, sum(layout["xaxis"]["range"]) / 2)
+            | _height(layout, [0.88 if mark.beside else 0.96 for mark in marks])
+        ]
+        if marks
+        else []
+    )
     return {"data": [*data, *below, *above], "layout": layout}
 
 
-def _height(layout: Figure, share: float, count: int) -> Figure:
-    """Return the vertical position of ``count`` marks that have no value, at a share of the chart's height.
+def _height(layout: Figure, shares: Sequence[float]) -> Figure:
+    """Return the vertical positions of marks that have no value, each at a share of the chart's height.
 
     Without a fixed y range, the marks get a second axis. Otherwise the second axis is avoided, because it takes a
     browser as long as half a chart.
@@ -173,10 +185,10 @@ def _height(layout: Figure, share: float, count: int) -> Figure:
     axis = layout["yaxis"]
     if "range" not in axis:
         layout["yaxis9"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-        return {"y": [share] * count, "yaxis": "y9"}
+        return {"y": list(shares), "yaxis": "y9"}
     low, high = axis["range"]
-    at = low + share * (high - low)
-    return {"y": [10**at if axis.get("type") == "log" else at] * count}
+    heights = [low + share * (high - low) for share in shares]
+    return {"y": [10**height if axis.get("type") == "log" else height for height in heights]}
 
 
 def upright(x: float, colour: str, dash: str) -> Figure:
@@ -185,14 +197,19 @@ def upright(x: float, colour: str, dash: str) -> Figure:
     return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
 
 
-def _signs(marks: Sequence[Mark]) -> Figure:
-    """Return the signs above the marks' lines, with the hover texts that explain the changes."""
+def _signs(marks: Sequence[Mark], middle: float) -> Figure:
+    """Return the signs above the marks' lines, with the hover texts. ``middle`` is the middle of the x axis."""
     colours = [mark.colour for mark in marks]
     return {
         "type": "scatter",
         "mode": "text",
         "x": [mark.place - 0.5 for mark in marks],
         "text": [mark.sign for mark in marks],
+        # A text beside its line is not cut off at the ends of the chart.
+        "textposition": [
+            "middle center" if len(mark.sign) == 1 else f"middle {'right' if mark.place < middle else 'left'}"
+            for mark in marks
+        ],
         "textfont": {"color": colours, "size": 12},
         "hovertext": [mark.hover for mark in marks],
         "hovertemplate": "%{hovertext}<extra></extra>",

@@ -15,7 +15,7 @@ from dashboard.address import SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import member_chart, zero
 from dashboard.charts.theme import Scheme
-from dashboard.pages.alert_actions import ACTIONS, do, form
+from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, why
 from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -97,6 +97,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
     @app.callback(
         Output("alert-said", "children"),
         Output("alert-because", "value"),
+        Output("alert-because", "error"),
         *[Input(f"alert-{name}", "n_clicks") for name in (*ACTIONS, "comment")],
         State("alert-because", "value"),
         State("alert-until", "value"),
@@ -109,10 +110,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             raise BadRequest("A reason and a date are texts, and the number of an alert is a whole number.")
         action = str(ctx.triggered_id).removeprefix("alert-")
         try:
-            return do(store.current(), service, security.writer(), number, action, because or "", until or ""), ""
+            said = do(store.current(), service, security.writer(), number, action, because or "", until or "")
+            return said, "", ""
         except (LifecycleError, NoSuchAlert, WriteError) as error:
             # The rest of the message describes the command line.
-            return str(error).partition(": --")[0], no_update
+            said = str(error).partition(": --")[0]
+            missing = action in WITH_REASON and not (because or "").strip()
+            return said, no_update, "Write the reason or the comment first." if missing else ""
 
 
 def body(
@@ -144,7 +148,8 @@ def body(
     parts: list[Any] = [html.H1(story.title, className="headline"), html.Dl(listed, className="card facts")]
     figure = member_chart(results, alert, scheme, levels)
     if figure:
-        caption_texts = (_drawn(alert, zero(alert, levels)), "the worst series; the range is shaded")
+        drawn = f"{alert.members[0].series.label} and the next worst" if len(figure["data"]) > 1 else "the worst series"
+        caption_texts = (_drawn(alert, zero(alert, levels)), f"{drawn}; the range is shaded")
         caption = html.Figcaption([html.Span(text) for text in caption_texts])
         chart = graph(figure, "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))

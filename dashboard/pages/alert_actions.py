@@ -27,6 +27,10 @@ ACTIONS = {
     "no-change": "No change",
     "reopen": "Reopen",
 }
+
+#: Actions that need a text.
+WITH_REASON = ("mute", "new-baseline", "no-change", "comment")
+
 _HINTS = {
     "ack": "Say that somebody works on the alert (key a)",
     "mute": "Send no messages about the alert until a day; needs a reason",
@@ -80,7 +84,9 @@ def form(security: RequestSecurity) -> Any:
     form = [
         dmc.TextInput(
             id="alert-because",
-            label="Reason or comment (required to mute, for a new baseline and for no change)",
+            label="Reason or comment",
+            description="To acknowledge, resolve or reopen works without one.",
+            required=True,
             className="because",
         ),
         dmc.TextInput(

@@ -53,7 +53,7 @@ def layout(service: AlertService | None, search: str) -> Any:
         select("machine", names.machine),
         select("owner", names.owner),
         menu("alerts-sort", "Sorted by", _SORTS, chosen["sort"] if chosen["sort"] in _SORTS else "urgent"),
-        search_field("alerts-search", chosen["search"], "family, series, commit …", debounce=300),
+        search_field("alerts-search", chosen["search"], "family, series …", debounce=300),
     ]
     page = int(chosen["page"]) if chosen["page"].isdecimal() and len(chosen["page"]) < 9 else 1
     return html.Main(
@@ -63,7 +63,7 @@ def layout(service: AlertService | None, search: str) -> Any:
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
-            html.Div(controls, className="controls"),
+            html.Div(controls, className="controls filters"),
             loading(html.Div(waiting(), id="alerts-list")),
             html.Div(
                 dmc.Pagination(id="alerts-page", total=1, value=max(page, 1), size="sm", siblings=1),

@@ -242,6 +242,6 @@ def _side(results: Results, side: str, label: str, machine: str, chosen: dict[st
         html.Span(label, className="side"),
         menu(f"compare-{side}m", "Machine", list(results.machines), machine),
         optional_menu(f"compare-{side}t", "Toolchain", tools, toolchain, "any", searchable=False),
-        menu(f"compare-{side}c", "Commit", commits, commit, searchable=True, limit=100),
+        menu(f"compare-{side}c", "Commit", commits, commit, searchable=True, limit=100, className="commit"),
         optional_menu(f"compare-{side}v", "Variant", own_variants, chosen[f"{side}v"], "each", limit=100),
     ]

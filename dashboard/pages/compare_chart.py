@@ -57,7 +57,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     figure = chart_layout(scheme)
     times = [time for trace in data for time in trace["x"]]
     if times:
-        figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15)
+        figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15, narrow=True)
     shown = [100 * abs(math.expm1(pair.log)) for pair in pairs if math.isfinite(pair.log)]
     figure["yaxis"] |= {"ticksuffix": " %"}
     if max(shown, default=0.0) < 1:

@@ -92,7 +92,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
         axis_choice("family-axis", address.axis),
         chips(
             "family-quantities",
-            "Quantity",
+            "Show",
             names,
             _existing(address.quantities, quantities) or _usual(results, address.suite),
         ),

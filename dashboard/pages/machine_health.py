@@ -115,16 +115,27 @@ def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]
 
 def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ...]:
     turns = []
+    boards = _boards(runs[0])
     for at in range(1, len(runs)):
         before, after = (_facts(run) for run in runs[at - 1 : at + 1])
-        if before == after:
-            continue
-        names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-        turns.append(Turn(commits[at], tuple((name, before.get(name, ""), after.get(name, "")) for name in names)))
+        changes = [
+            (name, before.get(name, ""), after.get(name, ""))
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
+        ]
+        # A host of several GPUs measures each commit on some of them. Only a GPU that never measured before is a turn.
+        if new := _boards(runs[at]) - boards:
+            changes.append(("GPU (UUID)", runs[at - 1].board, ", ".join(sorted(new))))
+        boards |= new
+        if changes:
+            turns.append(Turn(commits[at], tuple(changes)))
     return tuple(reversed(turns))
 
 
+def _boards(run: Run) -> set[str]:
+    return {*run.board.split(", ")} - {""}
+
+
 def _facts(run: Run) -> dict[str, str]:
-    protocol = str(run.protocol) if run.protocol else ""
-    settings = {"clocks": run.clock_state, "protocol": protocol, "GPU (UUID)": run.board}
+    settings = {"clocks": run.clock_state, "protocol": str(run.protocol) if run.protocol else ""}
     return {name: value for name, value in {**run.toolchain, **settings}.items() if value}

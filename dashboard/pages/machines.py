@@ -7,6 +7,7 @@ from typing import Any
 
 from dash import Dash, Input, Output, html, no_update
 
+from dashboard.charts.axes import commit_axis
 from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.charts.trend import Figure
 from dashboard.pages.machine_health import MachineHealth, health_of
@@ -40,7 +41,7 @@ MOST_TURNS = 20
 
 _HEAD = (
     "Machine",
-    "GPU",
+    "Device",
     "Last report",
     "Newest commit",
     "Clocks",
@@ -117,15 +118,8 @@ def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: S
             }
         )
     figure = chart_layout(scheme)
-    shown = sorted({at for points in health.controls.values() for at, _ in points})
-    step = max(1, -(-len(shown) // 4))
-    ticks = shown[::-1][::step]
-    figure["xaxis"] |= {
-        "tickvals": ticks,
-        "ticktext": [commits[at].short[:7] for at in ticks],
-        "showgrid": False,
-        "tickangle": 0,
-    }
+    begin = min((at for points in health.controls.values() for at, _ in points), default=0)
+    figure["xaxis"] |= commit_axis(commits, begin=begin)
     figure["yaxis"] |= {"ticksuffix": " %", "nticks": 5}
     values = [value for line in data for value in line["y"]]
     if values and min(values) > 98 and max(values) < 102:

@@ -31,7 +31,7 @@ from lockstep.detect.findings import Measure
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.timing.detectable_effect import detectable_by_error, epochs_to_detect
+from lockstep.timing.detectable_effect import detectable_by_error
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
@@ -73,7 +73,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
             html.Div(
                 [
-                    choice("series-quantity", "Quantity", offered, address.quantity, hidden=len(offered) < 2),
+                    choice("series-quantity", "Show", offered, address.quantity, hidden=len(offered) < 2),
                     axis_choice("series-axis", address.axis),
                 ],
                 className="controls",
@@ -169,7 +169,7 @@ def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[A
     numbers = [(point, number) for point, number in shown.points if number is not None]
     facts: list[tuple[str, str, str]] = []
     if numbers:
-        point, number = numbers[-1]
+        number = numbers[-1][1]
         newest = f"{significant(number.value, 4)} {shown.what.unit}"
         facts.append((f"Newest {shown.what.label.lower()}", newest, number.ends(" – ")))
     if shown.analysis:
@@ -177,11 +177,9 @@ def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[A
         facts += _noise_facts(shown.analysis, follows)
     elif machine_findings is None:
         facts.append(("Noise", "…", "looking for changes"))
-    if numbers and (repeats := _epochs_for_1_percent(numbers[-1][0])):
-        point = numbers[-1][0]
-        facts.append(("Epochs to detect a change of 1 %", str(repeats), f"in one run, which has {point.epochs}"))
     if numbers and (mde := _mde(numbers[-1][0])) is not None:
-        facts.append(("MDE of one run", f"{100 * mde:.2f} %", "5 % false alarms, 80 % power"))
+        epochs = f"; it has {numbers[-1][0].epochs} epochs" if numbers[-1][0].epochs else ""
+        facts.append(("MDE of one run", f"{100 * mde:.2f} %", f"5 % false alarms, 80 % power{epochs}"))
     if numbers and numbers[-1][0].check_error is not None:
         facts.append(_accuracy_fact(numbers[-1][0]))
     copies = sum(bool(point.same_work_as) for point, _ in numbers)
@@ -213,13 +211,11 @@ def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]
     if noise.kind == "short":
         return [("Noise", "–", f"too few points of the {follows} to tell")]
     repeats = analysis.repeats_for_1_percent
-    facts = [
+    one_percent = f"; 1 % after {repeats}" if repeats is not None and noise.measure != "difference" else ""
+    return [
         ("Noise", _noise_text(noise.scale, noise.measure), f"{noise.kind}, run to run, of the {follows}"),
-        ("MDE", _noise_text(analysis.mde, noise.measure), "smallest change detected within three commits"),
+        ("MDE", _noise_text(analysis.mde, noise.measure), f"detected within three commits{one_percent}"),
     ]
-    if noise.measure == "difference":
-        return facts
-    return [*facts, ("Commits to see 1 %", "–" if repeats is None else str(repeats), "measured after the change")]
 
 
 def _noise_text(noise: float, measure: Measure) -> str:
@@ -235,15 +231,6 @@ def _mde(point: Point) -> float | None:
     if point.mde is not None or error is None or point.epochs < 2:
         return point.mde
     return detectable_by_error(error, point.epochs)
-
-
-def _epochs_for_1_percent(point: Point) -> int | None:
-    error = point.ratio_error or point.error
-    if error is None or point.epochs < 2 or not math.isfinite(error):
-        return None
-    spread = error * math.sqrt(point.epochs)
-    # Two values whose sample standard deviation is the spread of the epochs. The record does not list the epochs.
-    return epochs_to_detect((0.0, spread * math.sqrt(2)), 0.01)
 
 
 def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:

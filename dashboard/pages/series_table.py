@@ -56,7 +56,7 @@ def apart_table(results: Results, machine: str, points: Points, apart: Points, q
             html.Td("–" if number is None else significant(number.value, 5), className="number"),
             html.Td(_moved(quantity, before, last, point, number), className="number dim"),
             html.Td(commit_link(commits[before.commit], machine) if before else "unknown"),
-            html.Td(commit.subject),
+            html.Td(commit.subject, className="wide"),
         ]
         rows.append(cells)
     title = f"{quantity.label} {quantity.unit}"

@@ -36,22 +36,6 @@ def detectable_by_error(error: float, epochs: int) -> float:
     return math.expm1(_reach(epochs - 1) * error) if epochs >= 2 else math.inf
 
 
-def epochs_to_detect(epochs: Sequence[float], effect: float) -> int | None:
-    """Return how many epochs are needed to detect a relative change of ``effect``.
-
-    Args:
-        epochs: logarithm of the value measured in each epoch so far; the result is None for fewer than two.
-        effect: the relative change.
-    """
-    if len(epochs) < 2:
-        return None
-    spread, target = stdev(epochs), math.log1p(effect)
-    count = 2
-    while _reach(count - 1) * spread / math.sqrt(count) > target:
-        count += 1 if count < 100 else count // 10
-    return count
-
-
 def _reach(freedom: int) -> float:
     """Return how many standard errors a change must span to be detected with ``CONFIDENCE`` and ``POWER``.
 

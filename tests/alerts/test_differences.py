@@ -122,7 +122,7 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
     assert (cells["sign"], cells["difference"]) == ("▼", "0 → 5 (+5 errors)")
     shown = series_data.view(results, SeriesAddress("box", "s.track_drift"), machine)
     facts = words(series_page.facts(shown, machine))
-    assert "Commits to see" not in facts
+    assert "1 % after" not in facts
     assert re.search(r'"children": "0\.[12]\d+"', facts)
     changes = words(series_page.changes(results, SeriesAddress("box", "s.track_drift"), shown))
     assert "◆ " in changes

@@ -47,7 +47,7 @@ def test_a_count_narrows_the_table_and_widens_it_again(visit, site):
 def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": (30.0, 50.0)})
     page = visit(site[0] + address.link(), size, scheme)
-    page.locator("#series-chart .annotation-text", has_text="own commit").wait_for()
+    page.locator("#series-chart .textpoint", has_text="▼ +").wait_for()
     assert page.locator("#series-chart .js-plotly-plot").evaluate("plot => plot.layout.xaxis.range") == [30, 50]
     assert page.locator("#series-table tbody tr").count() == 21
     assert fits(page)

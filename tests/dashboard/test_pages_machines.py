@@ -74,6 +74,7 @@ def test_another_gpu_of_the_same_model_is_named_on_the_machines_page_and_in_the_
     results = open_store(Path(__file__).parents[2] / "results", cache=tmp_path).current()
     [turn] = health_of(results, "h100-unlocked").turns
     assert turn.changes == (("GPU (UUID)", "a65f770a", "cc6e60d1"),)
+    assert health_of(results, "h100-x4-unlocked").turns == (), "one of its four GPUs or the other measures a commit"
     key = next(key for key in results.keys("h100-unlocked").keys if (key.suite, key.variant) == ("kda", "best"))
     before, after = points_in(results, *results.keys(key.machine).series_of([key]))[:2]
     assert changed_conditions(before, after) == ["another GPU, cc6e60d1"]

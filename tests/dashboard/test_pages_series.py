@@ -39,9 +39,10 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert found.cause.kind == "own commit"
     figure = series_data.chart(results, ONE, seen, "light")
     go.Figure(figure)
-    [mark] = figure["layout"]["annotations"]
-    assert mark["text"].startswith("▼ +6.9 % · own commit · Commit 40")
-    assert mark["x"] == 39.5
+    [mark] = [trace for trace in figure["data"] if trace.get("mode") == "text"]
+    assert (mark["text"], mark["x"]) == (["▼ +6.9 %"], [39.5])
+    for told in ("own commit", "Commit 40"):
+        assert told in mark["hovertext"][0]
     [line] = [trace for trace in figure["data"] if trace.get("name") == "triton"]
     numbers = [number.value for _, number in seen.points]
     assert line["y"] == pytest.approx(numbers)
@@ -51,19 +52,15 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert "matmul machine code changed" in text
 
 
-def test_texts_of_neighbouring_changes_stand_above_one_another(shown):
+def test_the_text_of_a_mark_is_on_the_side_with_more_room(shown):
     results, seen = view(shown, ONE)
     [found] = seen.changes
     commits = results.commits(FAST)
-    near = tuple(replace(found, commit=commits[at].hash) for at in (10, 14, 18, 55))
+    near = tuple(replace(found, commit=commits[at].hash) for at in (10, 55))
     figure = series_data.chart(results, ONE, replace(seen, changes=near), "light")
-    notes = figure["layout"]["annotations"]
-    assert [note["x"] for note in notes] == [9.5, 13.5, 17.5, 54.5]
-    assert [note["yshift"] for note in notes] == [0, 14, 28, 0]
-    # The last one is in the right half, so that its text ends at its line.
-    assert [note["xanchor"] for note in notes] == ["left", "left", "left", "right"]
     go.Figure(figure)
-    assert figure["layout"]["margin"]["t"] == 26 + 28
+    [mark] = [trace for trace in figure["data"] if trace.get("mode") == "text"]
+    assert mark["textposition"] == ["middle right", "middle left"]
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
@@ -79,9 +76,12 @@ def test_the_machine_code_of_each_commit_stands_below(shown):
 def test_a_new_toolchain_is_a_line_and_the_cause(shown):
     address = SeriesAddress(SLOW, "kda", "triton", "M=1,K=64", "cold")
     results, seen = view(shown, address)
-    texts = [note["text"] for note in series_data.chart(results, address, seen, "light")["layout"]["annotations"]]
-    assert any("triton 3.6.0 → 3.7.1" in text for text in texts)
-    assert any(text.startswith("▲ −10.") and "toolchain" in text for text in texts)
+    [mark] = [trace for trace in series_data.chart(results, address, seen, "light")["data"] if trace["mode"] == "text"]
+    gain, tool = mark["text"]
+    assert (gain.startswith("▲ −10."), tool) == (True, "triton 3.7.1")
+    assert "toolchain" in mark["hovertext"][0]
+    assert "triton 3.6.0 → 3.7.1" in mark["hovertext"][1]
+    assert mark["y"][0] > mark["y"][1], "the version stands below the change at the same commit"
 
 
 def test_a_failure_is_marked_and_listed(shown):
@@ -97,7 +97,7 @@ def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
     _, seen = view(shown, ONE)
     text = words(series.facts(seen, None))
     assert "steady, run to run, of the speedup" in text
-    assert "Epochs to detect a change of 1 %" in text
+    assert "detected within three commits; 1 % after" in text
     assert f'"children": "{COMMITS}"' in text
 
 
@@ -220,7 +220,7 @@ def test_a_gain_is_not_drawn_in_the_colour_of_a_slowdown(shown):
     orange = {"#B04A00", "#FF9A5C"}
     gain = replace(seen, changes=(replace(found, size=-found.size, low=-found.high, high=-found.low),))
     for drawn, coloured in ((seen, True), (gain, False)):
-        [note] = series_data.chart(results, ONE, drawn, "light")["layout"]["annotations"]
-        assert (note["font"]["color"] in orange) == coloured
+        [mark] = [one for one in series_data.chart(results, ONE, drawn, "light")["data"] if one["mode"] == "text"]
+        assert (mark["textfont"]["color"][0] in orange) == coloured
         text = words(series.changes(results, ONE, drawn))
         assert any(colour in text for colour in orange) == coloured

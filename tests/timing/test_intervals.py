@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lockstep.record.model import Estimate
-from lockstep.timing.detectable_effect import detectable, epochs_to_detect
+from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.estimates import HOPELESS
 from lockstep.timing.interleave import Plan
 from lockstep.timing.intervals import (
@@ -75,25 +75,9 @@ def test_a_change_of_the_stated_size_shows_in_four_runs_of_five(count):
     assert 0.76 <= np.mean(np.abs(t) > critical) <= 0.82
 
 
-@pytest.mark.parametrize(("effect", "nearly"), [(0.003, 1), (0.002, 1), (0.0017, 1), (0.0001, 1.12)])
-def test_the_count_that_would_show_an_effect_is_the_smallest_one(effect, nearly):
-    """Up to a hundred; of larger ones it is within a tenth."""
-    epochs = [0.001, -0.001, 0.0005, -0.0005]
-    count = epochs_to_detect(epochs, effect)
-    assert count is not None
-    spread = np.std(epochs, ddof=1)
-
-    def shown(n):
-        steps = [(-1) ** i for i in range(n)]
-        return detectable([spread * step / np.std(steps, ddof=1) for step in steps])
-
-    assert shown(count) <= effect < shown(math.ceil(count / nearly) - 1)
-
-
 def test_one_epoch_tells_nothing_of_its_own_spread():
     assert half_width([0.1]) == math.inf
     assert detectable([0.1]) == math.inf
-    assert epochs_to_detect([0.1], 0.01) is None
     assert exponential(log_interval([0.0])) == Estimate(1.0, 0.0, math.inf)
     with pytest.raises(ValueError, match="at least one epoch"):
         log_interval([])
