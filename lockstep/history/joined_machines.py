@@ -1,18 +1,11 @@
-"""Decide which folders hold one machine: by rules ``[[same]]``, and because they hold parts of one suite."""
+"""Decide which folders hold one machine, by the rules ``[[same]]`` of thresholds.toml."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from lockstep.history.cache_catalog import RunRow
-from lockstep.history.machine_identity import hardware
-from lockstep.history.series_ids import Ids
 from lockstep.suite.thresholds import Same
 
 
@@ -26,9 +19,9 @@ class Folders:
         refused: why rules were not applied, as sentences.
     """
 
-    machine: Mapping[str, str] = field(default_factory=dict)
-    ruled: Mapping[str, Same] = field(default_factory=dict)
-    refused: tuple[str, ...] = ()
+    machine: Mapping[str, str]
+    ruled: Mapping[str, Same]
+    refused: tuple[str, ...]
 
     def of(self, folder: str) -> str:
         """Return the machine of a folder."""
@@ -51,19 +44,9 @@ class Folders:
         return said
 
 
-def joined_folders(
-    rows: Sequence[RunRow], facts: Mapping[str, Mapping[str, Any]], layouts: Mapping[str, Ids], rules: Sequence[Same]
-) -> Folders:
-    """Return the machine of each folder that is not a machine of its own.
-
-    Args:
-        rows: the result files.
-        facts: the decoded facts of a row, by their text.
-        layouts: the numbers of the series in each layout.
-        rules: the rules of thresholds.toml.
-    """
-    folders = {row.folder for row in rows}
-    machine = _shards(rows, facts, layouts)
+def joined_folders(folders: Collection[str], rules: Sequence[Same]) -> Folders:
+    """Return the machine of each folder that a rule of thresholds.toml joins with others."""
+    machine: dict[str, str] = {}
     ruled: dict[str, Same] = {}
     refused: list[str] = []
     for rule in rules:
@@ -76,38 +59,3 @@ def joined_folders(
         machine |= dict.fromkeys((*old, rule.name), rule.name)
         ruled[rule.name] = rule
     return Folders(machine, ruled, tuple(refused))
-
-
-def _shards(
-    rows: Sequence[RunRow], facts: Mapping[str, Mapping[str, Any]], layouts: Mapping[str, Ids]
-) -> dict[str, str]:
-    """Return the machine of nested folders that hold parts of one suite.
-
-    Their files name the same machine of equal hardware. They share a commit, and have no series in common at any.
-    """
-    nested: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, dict[str, list[Ids]]]] = defaultdict(dict)
-    for row in rows:
-        fact = facts[row.facts]
-        named = str(fact.get("named", ""))
-        if named:
-            key = named, tuple(sorted(hardware(fact["strings"]).items()))
-            nested[key].setdefault(row.folder, defaultdict(list))[row.commit].append(layouts[row.layout])
-    machine: dict[str, str] = {}
-    taken = {row.folder for row in rows}
-    for (named, _), folders in nested.items():
-        if len(folders) > 1 and any("/" in folder for folder in folders) and _are_parts(list(folders.values())):
-            name = named if named not in taken - folders.keys() else min(folders, key=lambda one: (len(one), one))
-            machine |= dict.fromkeys(folders, name)
-    return machine
-
-
-def _are_parts(folders: Sequence[Mapping[str, Sequence[Ids]]]) -> bool:
-    """Return whether folders share a commit, and have no series in common at any. Each maps commits to layouts."""
-    shared = False
-    for commit in {commit for commits in folders for commit in commits}:
-        series = [np.unique(np.concatenate(commits[commit])) for commits in folders if commit in commits]
-        shared |= len(series) > 1
-        together = np.concatenate(series)
-        if len(np.unique(together)) < len(together):
-            return False
-    return shared

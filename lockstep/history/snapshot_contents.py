@@ -250,7 +250,7 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
     place = {commit.hash: index for index, commit in enumerate(order)}
     layouts = {layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()}
     files = [row for row in reading.runs() if row.points]
-    joined = joined_folders(files, {row.facts: _facts(row.facts) for row in files}, layouts, rules)
+    joined = joined_folders({row.folder for row in files}, rules)
     rows, repeated = _by_run(files, joined, layouts)
     runs = [_run(run_rows) for run_rows in rows]
     folders = [joined.of(run_rows[0].folder) for run_rows in rows]

@@ -200,10 +200,11 @@ def test_shared_addresses_lead_to_the_joined_series(tmp_path):
     assert "'suite': 'b.B.time_y'" in page
 
 
-def test_parts_of_a_suite_in_nested_folders_are_one_machine(tmp_path):
+def test_parts_of_a_suite_in_nested_folders_are_joined_by_a_rule(tmp_path):
     for shard, name in (("one", "a.A.time_x"), ("two", "b.B.time_y")):
         measure(tmp_path / "r" / shard, "box", range(5), name)
-    results = open_store(tmp_path / "r").current()
+    assert sorted(open_store(tmp_path / "r").current().machines) == ["one/box", "two/box"]
+    results = store(tmp_path / "r", '[[same]]\nmachine = "box"\nwas = ["*/box"]\n').current()
     assert list(results.machines) == ["box"]
     assert {name: days for (_, name, _), (days, _) in trends(results).items()} == {
         "a.A.time_x": list(range(5)),
@@ -211,12 +212,6 @@ def test_parts_of_a_suite_in_nested_folders_are_one_machine(tmp_path):
     }
     assert results.notes == ()
     assert len(results.runs_of("box")) == 5
-
-
-def test_nested_folders_that_measure_the_same_stay_apart(tmp_path):
-    for shard in ("one", "two"):
-        measure(tmp_path / "r" / shard, "box", range(5))
-    assert sorted(open_store(tmp_path / "r").current().machines) == ["one/box", "two/box"]
 
 
 def test_parts_of_a_suite_in_one_folder_are_no_repetitions(tmp_path):
