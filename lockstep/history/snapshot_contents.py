@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_catalog import Reading, RunRow
-from lockstep.history.joined_machines import Folders, joined_folders
 from lockstep.history.joined_series import Joined, same_series, version_joins
-from lockstep.history.machine_identity import hardware, machine_names
+from lockstep.history.machine_identity import Folders, hardware, joined_folders, machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader, Source

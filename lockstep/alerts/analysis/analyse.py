@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockstep.alerts.analysis.analyse_machine import analyse_machine
+from lockstep.alerts.analysis.analyse_machine import PARALLEL_POINTS, analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.detection import PARALLEL_POINTS
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence

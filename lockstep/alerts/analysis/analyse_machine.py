@@ -6,12 +6,12 @@ each series from its stored state.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.detection import detect
 from lockstep.alerts.analysis.followed_checks import follow_checks
 from lockstep.alerts.analysis.followed_series import (
     Followed,
@@ -24,16 +24,21 @@ from lockstep.alerts.analysis.reports import machine_reports
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stored_analysis import (
     DetectedSeries,
+    Known,
     MachineAnalysis,
     read_analysis,
-    read_detected,
+    read_known,
     write_analysis,
 )
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.detect import Change
+from lockstep.detect import Change, Trend, continue_many
 from lockstep.detect.exact_changes import exact_changes
+from lockstep.detect.series_state import SeriesState
 from lockstep.history.snapshot import Results
+
+#: Number of new points from which a second process is worth its start. Half a second suffices for this many points.
+PARALLEL_POINTS = 50_000
 
 
 def analyse_machine(
@@ -67,9 +72,9 @@ def _analysed(
     )
     series = followed(trends, results.numbers(machine), baselines)
     noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
-    detected = detect(noisy, read_detected(file, machine), processes)
+    detected = _detect(noisy, read_known(file, machine), processes)
     found: list[tuple[Followed, Sequence[Change]]] = [
-        *((replace(one, noise=state.noise), state.changes) for one, state in zip(noisy, detected, strict=True)),
+        *((replace(one, noise=state.noise), state.found.changes) for one, state in zip(noisy, detected, strict=True)),
         *((one_series, _exact(one_series)) for one_series in series if one_series.trend.benchmark.exact),
         *follow_checks(results, trends, baselines),
     ]
@@ -87,3 +92,32 @@ def _analysed(
 def _exact(followed_series: Followed) -> Sequence[Change]:
     """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
     return exact_changes(followed_series.values.values, followed_series.values.better)
+
+
+def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known], processes: int) -> list[DetectedSeries]:
+    """Return what the detector finds in each series. A known series is continued if its first points are the same.
+
+    Args:
+        known: what the last analysis left, by the number of the series and the index of its benchmark version.
+        processes: the number of processes that share the work if there are many new points.
+    """
+    states = [_state(known.get((one.number, one.version)), one.values) for one in series]
+    new = sum(len(one.values) - (state.done if state else 0) for one, state in zip(series, states, strict=True))
+    values = [one.values for one in series]
+    found = continue_many(values, states, processes=processes if new > PARALLEL_POINTS else 1)
+    return [
+        DetectedSeries(one.number, one.version, len(one.values), _checksum(one.values, len(one.values)), *detected)
+        for one, detected in zip(series, found, strict=True)
+    ]
+
+
+def _state(known: Known | None, trend: Trend) -> SeriesState | None:
+    """Return the state that is known of a series if its first points are the same now."""
+    same = known and known.length <= len(trend) and _checksum(trend, known.length) == known.checksum
+    return SeriesState.from_bytes(known.state) if known and same else None
+
+
+def _checksum(trend: Trend, length: int) -> int:
+    """Return a checksum of the first points of a trend, and of how they are analysed."""
+    checksum = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(f"{trend.better} {trend.ratio}".encode()))
+    return checksum if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes(), checksum)

@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed, unpacked
 from lockstep.alerts.database.alert_as_json import cause_from_json, cause_json, from_json, to_json
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Level, Noise
+from lockstep.detect.series_state import SeriesState
 from lockstep.record.series_name import SeriesName
 
 _FOUND = tuple(field.name for field in fields(Change))
@@ -55,25 +56,28 @@ class DetectedSeries:
     Attributes:
         series, version: the number of the series and the index of its benchmark version, see ``Followed``.
         length: number of points that were analysed.
-        checksum: checksum of these points, see ``_checksum``.
-        noise: run-to-run noise (standard deviation of the logarithm); NaN if unknown or if the series has no
-            logarithms.
-        state: the detector's state, see ``SeriesState``.
-        found: the changes, levels and noise, see ``found_json``.
+        checksum: checksum of these points.
     """
 
     series: int
     version: int
     length: int
     checksum: int
-    noise: float
-    state: bytes
-    found: str
+    found: Analysis
+    state: SeriesState
 
     @property
-    def changes(self) -> tuple[Change, ...]:
-        """The changes of the series."""
-        return found_from_json(self.found).changes
+    def noise(self) -> float:
+        """Run-to-run noise (standard deviation of the logarithm); NaN if unknown or without logarithms."""
+        return self.found.noise.scale if self.found.noise.measure == "ratio" else math.nan
+
+
+class Known(NamedTuple):
+    """What an earlier analysis left of a series: see ``DetectedSeries``."""
+
+    length: int
+    checksum: int
+    state: bytes
 
 
 def changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -160,22 +164,18 @@ def is_analysed(file: AnalysisFile, machine: str, state: str) -> bool:
         return False
 
 
-def read_detected(file: AnalysisFile, machine: str) -> dict[tuple[int, int], DetectedSeries]:
-    """Return what the detector found in the last analysis of a machine, by the number of the series and its version."""
+def read_known(file: AnalysisFile, machine: str) -> dict[tuple[int, int], Known]:
+    """Return what the last analysis of a machine left, by the number of the series and its version."""
     try:
         with file.reading() as connection:
             rows = connection.execute(
-                "SELECT series, version, length, checksum, noise, state, found FROM detector_state WHERE analysis ="
+                "SELECT series, version, length, checksum, state FROM detector_state WHERE analysis ="
                 " (SELECT max(id) FROM analysis WHERE machine = ?)",
                 (machine,),
             )
-            # SQLite stores NaN as NULL.
             return {
-                (series, version): DetectedSeries(
-                    *(series, version, length, checksum, math.nan if noise is None else noise),
-                    *(unpacked(state), unpacked(found).decode()),
-                )
-                for series, version, length, checksum, noise, state, found in rows
+                (series, version): Known(length, checksum, unpacked(state))
+                for series, version, length, checksum, state in rows
             }
     except MissingAnalyses:
         return {}
@@ -184,7 +184,7 @@ def read_detected(file: AnalysisFile, machine: str) -> dict[tuple[int, int], Det
 def write_analysis(
     file: AnalysisFile, analysis: MachineAnalysis, state: str, ranges: str, detected: Sequence[DetectedSeries]
 ) -> None:
-    """Write an analysis of a machine, for ``read_analysis`` and ``read_detected``."""
+    """Write an analysis of a machine, for ``read_analysis`` and ``read_known``."""
     parts, changes = changes_json(analysis.changes)
     alerts = [to_json(alert) for alert in analysis.freshness]
     series = [[*name, number] for name, number in analysis.series.items()]
@@ -202,7 +202,7 @@ def write_analysis(
             (
                 (
                     *(number, series.series, series.version, series.length, series.checksum, series.noise),
-                    *(packed(series.state, level=0), packed(series.found.encode())),
+                    *(packed(series.state.to_bytes(), level=0), packed(found_json(series.found).encode())),
                 )
                 for series in detected
             ),
