@@ -27,7 +27,7 @@ INSTALLED := $(VENV)/installed-$(KIND)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run check test lint docs bench system-deps
+.PHONY: help venv run check test test-all lint docs bench system-deps
 
 # What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
@@ -49,6 +49,9 @@ run: bench  ## measure the last two commits, then show all results in the dashbo
 
 test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
 	$(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
+
+test-all: $(INSTALLED)  ## run the tests that take long as well: about an hour on two cores
+	LOCKSTEP_TEST_ALL=1 $(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
 
 check: $(INSTALLED)  ## run the most telling tests: about a minute on two cores
 	$(BIN)/pytest -n 2 --dist worksteal $(ARGS) $(CHECKED:%=tests/%.py)

@@ -68,6 +68,15 @@ def pytest_configure() -> None:
         settings.load_profile("lockstep")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that say little more than others and take much longer, unless all are asked for."""
+    if not os.environ.get("LOCKSTEP_TEST_ALL"):
+        skip = pytest.mark.skip(reason="takes long; make test-all runs it")
+        for item in items:
+            if item.get_closest_marker("thorough"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in NVML library, built once a process."""

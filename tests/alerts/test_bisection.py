@@ -339,6 +339,7 @@ def test_the_verb_names_the_commit_of_a_project(slowed, tmp_path):
     assert project.git("status", "--porcelain") == ""
 
 
+@pytest.mark.thorough
 def test_the_verb_measures_on_several_gpus_at_once(slowed, tmp_path):
     project, commits = slowed
     alert_of(tmp_path / "alerts.sqlite", commits, (0, 2))

@@ -91,6 +91,7 @@ def test_a_commit_with_other_files_is_timed(project):
     assert {record.same_work_as for record in records(project, commit).values()} == {""}
 
 
+@pytest.mark.thorough
 def test_a_chain_of_commits_names_the_one_that_was_timed_and_ends_at_the_limit(project):
     first, commits = head(project), []
     for number in range(3):
@@ -107,6 +108,7 @@ def test_tuners_that_choose_again_are_timed(project):
     assert records(project, commit)["plain"].same_work_as == ""
 
 
+@pytest.mark.thorough
 def test_everything_is_timed_on_demand_and_a_timed_commit_is_timed_again(project):
     project.write("notes.txt", "note")
     commit = unsampled(project, "Note")

@@ -95,7 +95,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
     assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number):
     project = make_project(root)
     project.write("benchmarks/again.py", SUITE.replace("toy.product", "toy.again"))
@@ -151,6 +151,7 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number
     assert "again.latency" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_quick_looks_at_every_commit_and_saves_nothing(root):
     project = make_project(root)
     # As the kernels of another repository are before it hears of Lockstep.

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 
+import pytest
 from project import make_project
 
 #: Dies at the given one of the moments at which a run changes a file: before it opens one to write, before it renames
@@ -108,6 +109,7 @@ def contents(folder):
     return found
 
 
+@pytest.mark.thorough
 def test_shards_killed_at_random_moments_lose_nothing(tmp_path):
     project = make_project(tmp_path / "project")
     project.write("toy/other.py", "")

@@ -141,6 +141,7 @@ def test_the_headline_and_a_row_give_both_times():
     assert "compile time 100.00 → 150.00 ms" in row.cells[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 def test_the_command_finds_it_in_its_own_quantity_alone(tmp_path):
     project = make_project(tmp_path / "project", timeout=20.0)

@@ -184,6 +184,7 @@ def test_an_entry_accepts_it_only_if_it_names_the_quantity():
     assert accepted("*") is None
 
 
+@pytest.mark.thorough
 def test_the_command_judges_it_if_asked(tmp_path):
     project = make_project(tmp_path / "project", timeout=20.0)
     drifting = textwrap.dedent(KERNELS).replace(

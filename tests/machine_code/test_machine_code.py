@@ -647,6 +647,7 @@ def test_the_doctor_ends_with_1_if_something_stops_a_trace(project):
     )
 
 
+@pytest.mark.thorough
 def test_the_verb_prints_each_target_as_it_ends(project):
     head = "def plain(x, weight, *, out=None):\n"
     kernels = project.root / "toy/product.py"

@@ -1,9 +1,4 @@
-"""The real judge, its sandbox included: no exploit is faster, and no honest candidate is accused.
-
-``LOCKSTEP_TEST_REFEREE=1`` judges all of ``judging.py``; without it some of the problems are judged.
-"""
-
-import os
+"""The real judge, its sandbox included: no exploit is faster, and no honest candidate is accused."""
 
 import judging
 import pytest
@@ -11,12 +6,8 @@ from programs import PROGRAMS
 
 from lockstep.referee import sandbox
 
-EVERYTHING = bool(os.environ.get("LOCKSTEP_TEST_REFEREE"))
-
 #: Judged always: what isolation alone finds.
-ALWAYS = ("layers of the rival", "weights", "wakes itself")
-
-needs_everything = pytest.mark.skipif(not EVERYTHING, reason="takes long; LOCKSTEP_TEST_REFEREE=1 judges it")
+ALWAYS = ("wakes itself",)
 
 
 def bad(judged):
@@ -26,7 +17,7 @@ def bad(judged):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "name", [name if name in ALWAYS else pytest.param(name, marks=needs_everything) for name in PROGRAMS]
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.thorough) for name in PROGRAMS]
 )
 def test_a_problem_that_once_had_a_wrong_verdict(name, tmp_path):
     judged = list(judging.judge_programs(tmp_path, [name]))
@@ -35,19 +26,20 @@ def test_a_problem_that_once_had_a_wrong_verdict(name, tmp_path):
         assert judged[0][2]["rule"] == "out-of-turn"
 
 
-@needs_everything
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_ten_problems_of_kernelbench(tmp_path):
     assert bad(judging.judge_kernelbench(tmp_path)) == []
 
 
-@needs_everything
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("suite", judging.variants())
 def test_exploits_of_suites(suite, tmp_path):
     assert bad(judging.judge_exploits(tmp_path, [suite])) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_variant_of_a_named_suite_is_a_candidate(tmp_path):
     [product, nothing] = judging.judge_exploits(tmp_path, ["on_import"])

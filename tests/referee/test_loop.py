@@ -274,6 +274,7 @@ def test_a_loop_over_lines_answers_each_line(verb):
     assert "At most 0.01 of such loops" in err
 
 
+@pytest.mark.thorough
 def test_exit_statuses_of_the_referee(verb):
     status, out, _ = verb("--kernelbench", "problem.py", "wrong.py", "dies.py")
     assert (status, len(out)) == (2, 2)

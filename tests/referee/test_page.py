@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from project import START
 
 from lockstep.referee.verdict import Outcome, Verdict
@@ -30,6 +31,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.thorough
 def test_the_loop_of_the_page_runs_as_it_stands(tmp_path):
     text = (REPOSITORY / "docs" / "referee.md").read_text(encoding="utf-8")
     [loop] = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

@@ -34,6 +34,7 @@ def test_the_readme_shows_pictures_that_are_there_and_small():
         assert (ROOT / path).stat().st_size <= MOST
 
 
+@pytest.mark.thorough
 def test_the_command_photographs_the_recorded_results(tmp_path):
     pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tested in a browser")
     if find_chromium() is None:
