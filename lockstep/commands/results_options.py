@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add the options ``--results``, ``--repo`` and ``--cache``."""
+    add_folder_options(parser)
+    parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
+
+
+def add_folder_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options ``--results`` and ``--repo``."""
     parser.add_argument(
         "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
     )
@@ -28,7 +34,6 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
         help="git repository with the order and subjects of the commits (default: the local repository that "
         "asv.conf.json names, else that of the results)",
     )
-    parser.add_argument("--cache", type=Path, help="folder for the store's cache (default: in the user's cache folder)")
 
 
 def results_folder(args: argparse.Namespace) -> Path:

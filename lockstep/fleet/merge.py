@@ -78,7 +78,7 @@ def merge(sources: Sequence[Path], target: Path) -> Merged:
         _merge_tables(folders, target)
         _merge_choices(folders, target)
         counts, unfinished, problems = Counter[bool](), list[str](), list[str]()
-        for machine in sorted({path.parent.name for folder in sources for path in folder.glob(f"*/*{SUFFIX}")}):
+        for machine in sorted({path.parent.name for folder in sources for path in folder.glob("*/*.json*")}):
             _merge_clocks(folders, target, machine)
             strings = _merge_machine(folders, target, machine)
             stems = {path.name for folder in sources for path in (folder / machine).glob("*.json")} - {_MACHINE}

@@ -68,6 +68,9 @@ ELSEWHERE = {
     **dict.fromkeys(
         [("merge", status) for status in (1, 3, 4)], "test_merge.py::test_the_verb_ends_with_the_status_of_its_table"
     ),
+    ("import", 1): "test_import.py::test_what_cannot_be_read_is_named_and_the_rest_is_imported",
+    ("import", 3): "test_import.py::test_a_folder_that_cannot_be_written_is_no_success",
+    ("import", 4): "test_import.py::test_a_machine_or_commit_that_is_missing_is_asked_for",
     ("bisect", 1): "test_bisection.py::test_the_verb_does_not_believe_a_good_end_that_is_slow_here",
     ("bisect", 3): "test_bisection.py::test_the_verb_measures_nothing_where_the_range_is_not_known",
     ("bisect", 4): "test_alert_commands.py::test_a_number_that_no_alert_can_have_is_wrong_usage",

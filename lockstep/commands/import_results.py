@@ -1,0 +1,97 @@
+"""``lockstep import``: take the results of other benchmark tools into the results folder."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from asv.console import log
+
+from lockstep.commands.cli import UsageError
+from lockstep.commands.merge import report
+from lockstep.commands.results_options import add_folder_options, repository, results_folder
+from lockstep.fleet.merge import merge
+from lockstep.importing.model import ForeignRun
+from lockstep.importing.read_file import FORMATS, UnreadableFile, read_file
+from lockstep.importing.write_asv import write_run
+from lockstep.processes.exit_status import BAD_NEWS
+from lockstep.processes.git import Git, GitError
+
+
+class Import(Command):  # type: ignore[misc]  # asv has no types
+    """Convert result files of other tools to asv's, and merge them into the results folder."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``import`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "import",
+            help="Import results of pytest-benchmark, nvbench and other tools",
+            description=f"Convert the result files of {', '.join(FORMATS)} to asv's, and merge them into the results "
+            "folder. Changes, alerts and the dashboard then follow them. Importing a file again changes nothing. "
+            "Exit status: 1 if a file could not be read or merged, 4 wrong usage.",
+        )
+        add_folder_options(parser)
+        parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="result file of another tool")
+        parser.add_argument("--format", choices=FORMATS, default="", help="format (default: recognised by the content)")
+        parser.add_argument(
+            "--commit", help="commit that was measured, for files that do not name it (default: HEAD of the repository)"
+        )
+        parser.add_argument("--machine", help="name of the machine, instead of the name in the file")
+        parser.set_defaults(func=cls.run_from_args)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Read all files, merge those that can be read, and return the exit status."""
+        folder = results_folder(args)
+        folder.mkdir(parents=True, exist_ok=True)
+        git = Git(repository(args))
+        unreadable = False
+        with tempfile.TemporaryDirectory(prefix="lockstep-import-") as temporary:
+            sources: list[Path] = []
+            for path in args.files:
+                try:
+                    tool, runs = read_file(path, args.format)
+                except UnreadableFile as error:
+                    log.error(str(error))
+                    unreadable = True
+                    continue
+                log.info(f"{path}: {tool}, {sum(len(run.numbers) for run in runs)} numbers of {len(runs)} runs")
+                for run in _placed(runs, args.commit, args.machine, git, path):
+                    # A folder for each run, because two runs of a machine and a commit have the same file.
+                    sources.append(Path(temporary, str(len(sources))))
+                    write_run(sources[-1], run, tool)
+            status = report(merge(sources, folder))
+        return BAD_NEWS if unreadable else status
+
+
+def _placed(
+    runs: Iterable[ForeignRun], commit: str | None, machine: str | None, git: Git, path: Path
+) -> list[ForeignRun]:
+    """Return the runs with a machine, a full commit and its date, and a time of measurement (of the file, if need be).
+
+    Raises:
+        UsageError: a run has no machine, or git does not know the commit and the file does not state its date.
+    """
+    placed = []
+    for run in runs:
+        wanted = commit or run.commit or "HEAD"
+        try:
+            full, seconds = git.lines("log", "-1", "--format=%H %ct", "--end-of-options", wanted, "--")[0].split()
+        except (GitError, IndexError) as error:
+            if commit or not run.commit or not run.date:
+                raise UsageError(f"{path}: no commit {wanted} in {git.folder}: name it with --commit") from error
+            full, seconds = run.commit, str(run.date // 1000)
+        name = machine or run.machine
+        if not name:
+            raise UsageError(f"{path} does not name the machine: name it with --machine")
+        name = "".join(letter if letter.isalnum() or letter in "-_.@" else "-" for letter in name).strip("-.")
+        measured_at = run.measured_at or int(path.stat().st_mtime * 1000)
+        placed.append(replace(run, commit=full, date=int(seconds) * 1000, machine=name, measured_at=measured_at))
+    return placed

@@ -1,0 +1,1 @@
+"""Import results of other benchmark tools as asv's result files."""

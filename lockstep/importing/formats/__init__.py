@@ -1,0 +1,1 @@
+"""Read the result files of other benchmark tools, one module a tool."""

@@ -1,0 +1,41 @@
+"""Read the history of github-action-benchmark, ``data.js`` (or its JSON).
+
+The file holds all commits. The tool that measured decides the better direction, as in ``src/write.ts`` of
+benchmark-action/github-action-benchmark (``biggerIsBetter``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockstep.importing.model import ForeignRun, Number, milliseconds
+from lockstep.record.quantity import Better
+
+#: What stands before the JSON in ``data.js``.
+PREFIX = "window.BENCHMARK_DATA = "
+
+_HIGHER = ("benchmarkjs", "pytest", "customBiggerIsBetter")
+
+
+def recognises(content: Any) -> bool:
+    """Return whether the content of a JSON file is of this format."""
+    return isinstance(content, dict) and {"entries", "lastUpdate"} <= content.keys()
+
+
+def read(content: Any, folder: Path) -> list[ForeignRun]:
+    """Return a run for each entry and commit. The oldest comes first."""
+    runs = []
+    for name, entries in content["entries"].items():
+        for entry in entries:
+            better: Better = "higher" if entry["tool"] in _HIGHER else "lower"
+            commit = entry["commit"]
+            numbers = tuple(_number(name, bench, better) for bench in entry["benches"])
+            runs.append(ForeignRun(numbers, commit["id"], milliseconds(commit["timestamp"]), int(entry["date"])))
+    return sorted(runs, key=lambda run: run.measured_at)
+
+
+def _number(entry: str, bench: Mapping[str, Any], better: Better) -> Number:
+    name = str(bench["name"]).replace("::", "/").replace(".py/", "/").replace(".", "_").replace("/", ".")
+    return Number(f"{entry.replace('.', '_')}.{name}", "", bench["unit"], float(bench["value"]), better)

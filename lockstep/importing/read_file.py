@@ -1,0 +1,54 @@
+"""Read a result file of any known format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+from lockstep.importing.formats import (
+    github_action_benchmark,
+    google_benchmark,
+    nvbench,
+    pytest_benchmark,
+    pytorch_hud,
+)
+from lockstep.importing.model import ForeignRun
+
+#: The module of each format. Google benchmark's recognises most, so it comes last.
+FORMATS: Mapping[str, ModuleType] = {
+    "pytest-benchmark": pytest_benchmark,
+    "nvbench": nvbench,
+    "github-action-benchmark": github_action_benchmark,
+    "pytorch-hud": pytorch_hud,
+    "google-benchmark": google_benchmark,
+}
+
+
+class UnreadableFile(Exception):
+    """A file cannot be read, or has no known format."""
+
+
+def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]:
+    """Return the name of a file's format, and the runs that the file holds.
+
+    Args:
+        format_name: a key of ``FORMATS``; "" recognises the format by its content.
+
+    Raises:
+        UnreadableFile: the file cannot be read, or is not of this format.
+    """
+    try:
+        text = path.read_text(encoding="utf-8").removeprefix(github_action_benchmark.PREFIX).strip().removesuffix(";")
+        content = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}") from error
+    name = format_name or next((name for name, module in FORMATS.items() if module.recognises(content)), "")
+    if not name or not FORMATS[name].recognises(content):
+        raise UnreadableFile(f"{path} is not a file of {name or ' or '.join(FORMATS)}")
+    try:
+        return name, FORMATS[name].read(content, path.parent)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UnreadableFile(f"{path} is not a whole file of {name}: {what}") from error

@@ -1,0 +1,177 @@
+"""Real files of other tools become asv results, with the numbers that the tools print.
+
+``nvbench.json`` is part of ``python/scripts/test_ref.json`` of NVIDIA/nvbench at 66212f1d (Apache-2.0), and ``data.js``
+part of the history of invokermain/engin (MIT). pytest-benchmark 5.3.1 and Google benchmark 1.9.5 wrote the others.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lockstep.commands.cli import main
+from lockstep.history.store import Store
+from lockstep.importing.read_file import UnreadableFile, read_file
+
+FILES = Path(__file__).parent / "files"
+
+
+@pytest.fixture
+def repo(tmp_path):
+    """A repository with one commit."""
+    subprocess.run(["git", "init", "-q", tmp_path / "repo"], check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    command = ["git", *identity, "commit", "-q", "--allow-empty", "-m", "First"]
+    subprocess.run(command, cwd=tmp_path / "repo", check=True)
+    return tmp_path / "repo"
+
+
+def run(repo, *arguments):
+    """Run the verb and return its exit status."""
+    command = ["lockstep", "import", "--results", repo.parent / "results", "--repo", repo, *arguments]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", list(map(str, command)))
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return ended.value.code
+
+
+def imported(repo, *arguments, status=0):
+    """Import files, and return the numbers of the store by machine, benchmark and case."""
+    assert run(repo, *arguments) == status
+    store = Store.open(repo.parent / "results", cache=repo.parent / "cache")
+    snapshot = store.current()
+    assert [problem.what for problem in snapshot.problems] == []
+    return {
+        (trend.series.machine, trend.series.benchmark, trend.series.axis("case")): trend
+        for machine in snapshot.machines
+        for trend in snapshot.trends(snapshot.series(machine=machine))
+    }
+
+
+def values(trends):
+    return {key: trend.value.tolist() for key, trend in trends.items()}
+
+
+def test_the_medians_of_pytest_benchmark(repo):
+    trends = imported(repo, FILES / "pytest_benchmark.json")
+    # Printed in ns: 214.2500, 880.9999 and 841.0003.
+    shown = {(key[1], key[2]): f"{value[-1] * 1e9:.4f}" for key, value in values(trends).items()}
+    assert shown == {
+        ("test_sum.test_sum", "n=10"): "214.2500",
+        ("test_sum.test_sum", "n=100"): "880.9999",
+        ("test_sum.test_sort", ""): "841.0003",
+    }
+    [sort] = [trend for key, trend in trends.items() if key[1] == "test_sum.test_sort"]
+    assert (sort.benchmark.unit, sort.benchmark.better, sort.series.machine) == ("seconds", "lower", "runner")
+    assert sort.low[0] < sort.value[0] < sort.high[0], "20 samples give an interval"
+    assert sort.repeat.tolist() == [20]
+
+
+def test_the_medians_and_failures_of_google_benchmark(repo):
+    trends = imported(repo, FILES / "google_benchmark.json")
+    shown = {(key[1], key[2]): f"{value[-1] * 1e9:.0f}" for key, value in values(trends).items() if "time" in key[1]}
+    assert shown == {
+        ("sum_million.real_time", "8"): "3652",
+        ("sum_million.real_time", "64"): "5946",
+        ("sum_million.cpu_time", "8"): "443",
+        ("sum_million.cpu_time", "64"): "933",
+        ("skipped.real_time", ""): "nan",
+    }
+    rate = trends["runner", "sum_million.items_per_second", "8"]
+    assert f"{rate.value[0] / 1e6:.4f}M" == "18.0459M"
+    assert (rate.benchmark.unit, rate.benchmark.better) == ("items/s", "higher")
+    assert trends["runner", "skipped.real_time", ""].state.tolist() == [2], "failed, not skipped"
+
+
+def test_the_means_of_nvbench_and_their_noise(repo):
+    trends = imported(repo, FILES / "nvbench.json")
+    # Printed by nvbench_compare.py, with the noise (standard deviation) in percent.
+    printed = {"": ("1003.472 us", "0.06%"), "Duration=0.0001": ("103.030 us", "0.48%")}
+    for case, expected in printed.items():
+        name = "single_float64_axis.gpu" if case else "simple.gpu"
+        trend = trends["Quadro-GV100", name, case]
+        deviation = (trend.high[0] - trend.low[0]) / 2 / 2.5758 * np.sqrt(trend.repeat[0])
+        assert (f"{trend.value[0] * 1e6:.3f} us", f"{deviation / trend.value[0]:.2%}") == expected
+    assert ("Quadro-GP100", "simple.gpu", "") in trends
+
+
+def test_the_samples_that_nvbench_writes_beside_its_file(repo, tmp_path):
+    content = json.loads((FILES / "nvbench.json").read_text())
+    samples = {"filename": "samples.bin", "size": "3"}
+    fields = [{"name": name, "type": "string", "value": value} for name, value in samples.items()]
+    content["benchmarks"][0]["states"][0]["summaries"].append(
+        {"tag": "nv/json/bin:nv/cold/sample_times", "data": fields}
+    )
+    path = tmp_path / "with_samples.json"
+    path.write_text(json.dumps(content))
+    np.array([1e-3, 2e-3, 4e-3], dtype="<f4").tofile(tmp_path / "samples.bin")
+    trend = imported(repo, path)["Quadro-GV100", "simple.gpu", ""]
+    assert trend.value.tolist() == pytest.approx([2e-3]), "the median"
+    assert trend.repeat.tolist() == [3]
+    np.array([1e-3], dtype="<f4").tofile(tmp_path / "samples.bin")
+    with pytest.raises(UnreadableFile, match=r"samples\.bin holds 1 samples instead of 3"):
+        read_file(path)
+
+
+def test_the_history_of_github_action_benchmark(repo):
+    trends = imported(repo, "--machine", "ci", FILES / "data.js")
+    assert len(trends) == 3
+    trend = trends["ci", "Benchmark.tests.benchmarks.test_benchmarks.test_bench_assembler", ""]
+    assert trend.value.tolist() == [2387.098514542651, 2384.262482644114], "by date"
+    assert (trend.benchmark.unit, trend.benchmark.better) == ("iter/sec", "higher")
+
+
+def test_the_metrics_of_pytorchs_hud(repo, tmp_path):
+    # In the layout of pytorch's benchmarks/dynamo/pr_time_benchmarks.
+    metric = {"name": "compile_time_instruction_count", "benchmark_values": [3.0, 1.0, 2.0]}
+    model = {"name": "sum_floordiv_regression", "type": "sum_floordiv"}
+    path = tmp_path / "hud.json"
+    path.write_text(json.dumps([{"benchmark": {"name": "pr_time_benchmarks"}, "model": model, "metric": metric}]))
+    [(key, trend)] = imported(repo, path, "--machine", "runner").items()
+    assert key[1:] == (
+        "pr_time_benchmarks.compile_time_instruction_count",
+        "model=sum_floordiv_regression,type=sum_floordiv",
+    )
+    assert (trend.value.tolist(), trend.benchmark.better) == ([2.0], "neither")
+
+
+def test_importing_again_changes_nothing_and_another_tool_keeps_the_first(repo):
+    before = values(imported(repo, FILES / "nvbench.json"))
+    files = {path: path.read_bytes() for path in (repo.parent / "results").rglob("*.json")}
+    imported(repo, FILES / "nvbench.json")
+    assert {path: path.read_bytes() for path in files} == files
+    assert before.items() <= values(imported(repo, FILES / "google_benchmark.json")).items()
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_imported(repo, tmp_path, capfd):
+    shutil.copy(FILES / "google_benchmark.json", tmp_path / "half.json")
+    text = (tmp_path / "half.json").read_text()
+    (tmp_path / "half.json").write_text(text[: len(text) // 2])
+    (tmp_path / "other.json").write_text('{"some": "thing"}')
+    (tmp_path / "lacks.json").write_text('{"benchmarks": [{"name": "x"}], "context": {}}')
+    broken = [tmp_path / name for name in ("half.json", "other.json", "lacks.json", "gone.json")]
+    assert imported(repo, *broken, FILES / "pytest_benchmark.json", status=1)
+    shown = "".join(capfd.readouterr())
+    assert "half.json cannot be read" in shown
+    assert "other.json is not a file of pytest-benchmark or nvbench" in shown
+    assert "lacks.json is not a whole file of google-benchmark: no 'time_unit'" in shown
+    assert "gone.json cannot be read" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_no_success(repo, capfd):
+    (repo.parent / "results").mkdir()
+    (repo.parent / "results" / "runner").write_text("a file where the machine's folder should be")
+    assert run(repo, FILES / "pytest_benchmark.json") == 3
+    assert "runner" in "".join(capfd.readouterr())
+
+
+def test_a_machine_or_commit_that_is_missing_is_asked_for(repo, capfd):
+    assert run(repo, FILES / "data.js") == 4
+    assert "name it with --machine" in "".join(capfd.readouterr())
+    assert run(repo, FILES / "data.js", "--machine", "ci", "--commit", "deadbeef") == 4
+    assert "no commit deadbeef" in "".join(capfd.readouterr())
