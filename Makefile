@@ -27,7 +27,7 @@ INSTALLED := $(VENV)/installed-$(KIND)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run check test test-all lint docs bench system-deps
+.PHONY: help venv run check test test-all lint package docs bench system-deps
 
 # What `make check` runs, for the loop of change and try: the tests that say most for their time. They cover measuring, the
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
@@ -60,6 +60,12 @@ lint: $(INSTALLED)  ## check style, layout and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+package: $(INSTALLED)  ## build the sdist and the wheel into dist/ and check them
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents --toplevel dashboard,lockstep dist/*.whl
 
 docs: $(INSTALLED)  ## build the site of docs/ into .asv/docs
 	$(BIN)/mkdocs build --strict --quiet
