@@ -55,8 +55,8 @@ def planes(
 ) -> Tensor:
     """Multiply with the weights as the tensor core's left operand, unpacked from shared memory to registers.
 
-    Unpacking shuffles no data between threads. ``int4.pack_planes`` describes the layout, docs/kernels/w4a16.md the
-    design.
+    Unpacking shuffles no data between threads. ``int4.pack_planes`` describes the layout,
+    docs/evidence/kernels/w4a16.md the design.
 
     Args:
         x: float16 [M, K].
