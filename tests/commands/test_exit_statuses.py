@@ -71,6 +71,11 @@ ELSEWHERE = {
     ("import", 1): "test_import.py::test_what_cannot_be_read_is_named_and_the_rest_is_imported",
     ("import", 3): "test_import.py::test_a_folder_that_cannot_be_written_is_no_success",
     ("import", 4): "test_import.py::test_a_machine_or_commit_that_is_missing_is_asked_for",
+    **dict.fromkeys(
+        [("explain", status) for status in (1, 2, 3)],
+        "test_gate_report.py::test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status",
+    ),
+    ("explain", 4): "test_gate_report.py::test_a_file_that_is_no_report_is_a_mistake",
     ("bisect", 1): "test_bisection.py::test_the_verb_does_not_believe_a_good_end_that_is_slow_here",
     ("bisect", 3): "test_bisection.py::test_the_verb_measures_nothing_where_the_range_is_not_known",
     ("bisect", 4): "test_alert_commands.py::test_a_number_that_no_alert_can_have_is_wrong_usage",

@@ -4,11 +4,13 @@ import io
 import json
 import math
 import re
+import sys
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from lockstep.commands.cli import main
 from lockstep.gate.case_verdict import SeriesKey, Verdict, verdict_from
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
@@ -339,3 +341,43 @@ def test_the_comment_says_what_the_figures_of_slower_kernels_usually_mean():
         "- STL 0 → 8: stores of spilled registers",
     ]
     assert "usually mean" not in to_markdown(report(verdict("slower", 0.02)))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        report(verdict("slower", 0.02), verdict("same")),
+        report(verdict("failed", reason="wrong result"), verdict("same")),
+        report(verdict("slower", 0.02), script="bench.py"),
+        report(trouble="the clocks are free"),
+        report(verdict("same"), verdict("unsure", reason="out of time")),
+    ],
+)
+def test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status(told, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gate.json").write_text(told.to_json())
+    show(told, Console(soft_wrap=True))
+    before = capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["lockstep", "explain", str(tmp_path / "gate.json")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == EXIT[told.state]
+    assert capsys.readouterr().out.split() == before.split()
+
+
+def test_a_slowdown_names_its_next_commands():
+    *_, why, accept, again = remarks(report(verdict("slower", 0.02), verdict("same")))
+    assert again.startswith("to measure the worst case again: lockstep gate --base 1a2b3c4 --head 5d6e7f8 ")
+    assert why == "to see what changed in the machine code: lockstep code diff 1a2b3c4 5d6e7f8 --family linear"
+    assert accept == "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
+    *_, last, again = remarks(report(verdict("slower", 0.02), script="bench.py"))
+    assert again.startswith("to measure the worst case again: lockstep gate --script bench.py")
+    assert last == accept
+
+
+def test_a_file_that_is_no_report_is_a_mistake(tmp_path, monkeypatch, capfd):
+    (tmp_path / "other.json").write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["lockstep", "explain", str(tmp_path / "other.json")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 4
+    assert "is not of schema 1" in "".join(capfd.readouterr())

@@ -86,7 +86,7 @@ def remarks(report: Report) -> list[str]:
             f"A/A control: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
-    return [*shown_rows, *report.notes, *filter(None, (advice(report), again(report)))]
+    return [*shown_rows, *report.notes, *filter(None, (advice(report), *of_a_slowdown(report), again(report)))]
 
 
 def usual_meanings(report: Report) -> list[str]:
@@ -116,6 +116,17 @@ def again(report: Report) -> str:
     worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
     command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
     return f"{AGAIN}{command}"
+
+
+def of_a_slowdown(report: Report) -> list[str]:
+    """Return what a slowdown calls for once it was found again: the reason in the machine code, or an acceptance."""
+    if not report.regressions:
+        return []
+    versions = " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
+    family = report.regressions[0].key.suite.partition(".")[0]
+    why = f"to see what changed in the machine code: lockstep code diff {versions} --family {shlex.quote(family)}"
+    accept = "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
+    return [accept] if report.script else [why, accept]
 
 
 def _ref(label: str) -> str:

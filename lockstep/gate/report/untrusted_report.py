@@ -85,6 +85,7 @@ def from_json(text: bytes) -> Report:
         # Reports of earlier versions lack these fields.
         absent=entry.texts("absent") if "absent" in entry.values else (),
         compared_s=entry.number("compared_s") if "compared_s" in entry.values else 0.0,
+        script=entry.text("script") if "script" in entry.values else "",
     )
 
 
