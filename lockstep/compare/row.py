@@ -52,14 +52,12 @@ class Row:
 
     Attributes:
         key: the key of the series.
-        commit: the full hash of the commit.
         state: see ``lockstep.history.model.State``.
         reason: why the state is "na" or "failed".
         latency: seconds per call.
         speedup: the baseline's latency divided by this row's latency.
         value, unit: the number of a benchmark that does not measure seconds, and its unit.
         better: the better direction of the benchmark of the latency or of the value, without rules of the thresholds.
-        baseline: the variant with which the speedup compares this one; "" if unknown.
         flops, bytes: the task's cost in operations and bytes; 0 if unknown.
         floor_s: the seconds that the task would take at the rates of the machine's controls.
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
@@ -69,7 +67,6 @@ class Row:
     """
 
     key: SeriesKey
-    commit: str
     state: State
     reason: str = ""
     latency: Measured | None = None
@@ -85,7 +82,6 @@ class Row:
     value: Measured | None = None
     unit: str = ""
     better: Better = "lower"
-    baseline: str = ""
     check_error: float | None = None
     copied: bool = False
 
@@ -93,11 +89,6 @@ class Row:
     def label(self) -> str:
         """The words for the row's state."""
         return COPIED if self.copied else STATE_LABELS[self.state]
-
-    @property
-    def machine(self) -> str:
-        """The machine of the row's series."""
-        return self.key.machine
 
     @property
     def suite(self) -> str:

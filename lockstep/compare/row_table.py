@@ -293,7 +293,6 @@ class RowTable(Sequence[Row]):
         reasons = self.at("clock_reasons", index)
         return Row(
             key=key,
-            commit=machine.commits[int(self.at("commit", index))].hash,
             state=STATES[self.at("state", index)],
             reason=self.reason(index),
             latency=self._measured("latency", index),
@@ -309,7 +308,6 @@ class RowTable(Sequence[Row]):
             value=value.times(_unit(benchmark)[1]) if value else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             better=benchmark.better,
-            baseline=self.at("baseline", index),
             check_error=self.number("check_error", index),
             copied=bool(self.at("same_work_as", index)),
         )

@@ -78,7 +78,9 @@ def lock_of(cache: Path) -> Path:
 
 def identity(cache: Path) -> int:
     """Return the inode of a cache's folder, which tells whether it was made again; 0 if there is no folder."""
-    return cache.stat().st_ino if cache.exists() else 0
+    with suppress(OSError):
+        return cache.stat().st_ino
+    return 0
 
 
 def move_aside(cache: Path, damaged: int, reason: str) -> None:

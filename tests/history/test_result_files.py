@@ -16,7 +16,7 @@ def test_every_number_of_a_record_reaches_its_row(tmp_path):
     [row] = every_row(results)
     [run] = results.runs
     assert (run.machine, run.commit, run.date, run.environment) == (MACHINE, COMMIT, DATE, "existing")
-    assert (row.machine, row.commit) == (MACHINE, COMMIT)
+    assert row.key.machine == MACHINE
     assert (row.suite, row.variant, row.case, row.l2) == ("linear", "splitk", "M=8,K=4096,N=2048", "cold")
     assert (row.state, row.mde, row.sm_mhz) == ("ok", 0.004, 1500.0)
     assert (row.latency.value, row.latency.low, row.latency.high) == (5e-6, 4.9e-6, 5.2e-6)

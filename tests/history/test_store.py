@@ -85,7 +85,7 @@ def test_changed_files_are_read_again_and_only_those(tmp_path):
     assert sorted(row.state for row in every_row(store.current())) == ["bare", "ok"]
     path.unlink()
     assert store.refresh().gone == 1
-    assert [row.commit for row in every_row(store.current())] == ["f" * 40]
+    assert [commit.hash for commit in store.current().commits()] == ["f" * 40]
 
 
 def test_an_older_picture_still_answers(tmp_path):

@@ -96,8 +96,8 @@ class AnalysisFile:
                 raise
 
     def shorten_log(self) -> None:
-        """Move the write-ahead log into the file, as far as no reader needs it."""
-        with suppress(OSError, sqlite3.OperationalError), self._lock:
+        """Move the write-ahead log into the file, as far as no reader needs it. The next read finds any damage."""
+        with suppress(OSError, sqlite3.DatabaseError), self._lock:
             self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _create(self) -> None:
