@@ -12,9 +12,9 @@ from dash import ClientsideFunction, Dash, dcc, html
 
 from dashboard.address import CommitAddress, link
 from dashboard.charts.theme import GRAPH_CONFIG
+from lockstep.alerts.cause.found_change import Sense
 from lockstep.compare.number_format import whole
 from lockstep.compare.verdict import OF_SENSE, sign
-from lockstep.detect.findings import Sense
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
 from lockstep.history.problems import Problem

@@ -12,7 +12,7 @@ from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.model import Alert, FoundChange, Topic
 
 if TYPE_CHECKING:
-    from lockstep.detect.findings import Sense
+    from lockstep.alerts.cause.found_change import Sense
 
 _TOPICS: dict[Topic, str] = {
     "slower": "slower",

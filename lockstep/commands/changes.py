@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from lockstep.alerts.analysis.analyse import AnalysisResult
     from lockstep.alerts.analysis.machine_findings import MachineFindings
     from lockstep.alerts.analysis.noisy_series import Scatter
+    from lockstep.alerts.cause.found_change import Sense
     from lockstep.alerts.model import FoundChange
-    from lockstep.detect.findings import Sense
     from lockstep.history.snapshot import Results
 
 

@@ -287,8 +287,7 @@ class RowTable(Sequence[Row]):
         return None if math.isnan(number) else number
 
     def _row(self, index: int) -> Row:
-        machine, key = self._machine, self.key_at(index)
-        benchmark = self.benchmark(index)
+        key, benchmark = self.key_at(index), self.benchmark(index)
         value = self._measured("value", index)
         reasons = self.at("clock_reasons", index)
         return Row(

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.detect.findings import Sense
+from lockstep.alerts.cause.found_change import Sense
 from lockstep.history.model import Floats
 
 #: What is said about a series that is compared with an earlier measurement. "changed": the number changed, and nobody

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.findings import Change, Sense
+from lockstep.detect.findings import Change
 
 #: Errors below the unit roundoff of float32 count as this number, because smaller differences do not matter. An error
 #: of zero, of a variant that equals its reference, would have no logarithm.
@@ -113,7 +113,7 @@ def error_changes(errors: Floats, baseline: Floats) -> tuple[Change, ...]:
         size = float(log_errors[index] - log_errors[index - 1])
         returned = not abs(_beyond(float(log_errors[-1]), old.low, old.high, STEP))
         left = 0.0 if returned else float(log_errors[-1] - log_errors[index - 1])
-        changes.append(_change(index, index, size, left, "worse" if size > 0 else "better"))
+        changes.append(_change(index, index, size, left))
     return tuple(changes)
 
 
@@ -140,11 +140,10 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
             reported_at,
             size if after else -size,
             0.0 if after != now else size if after else -size,
-            "better" if after else "worse",
         )
         for index, reported_at, after in spans
     )
 
 
-def _change(index: int, reported_at: int, size: float, left: float, sense: Sense) -> Change:
-    return Change(index, index - 1, index, index, size, size, size, 1.0, reported_at, sense, left)
+def _change(index: int, reported_at: int, size: float, left: float) -> Change:
+    return Change(index, index - 1, index, index, size, size, size, 1.0, reported_at, left)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.findings import Change, sense_of
-from lockstep.detect.trend import Better
+from lockstep.detect.findings import Change
 
 #: Stands for a count of zero, which has no logarithm, so that a change from or to zero has a finite size.
 _ZERO = 0.5
@@ -17,17 +16,15 @@ def positive(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(values, _ZERO)
 
 
-def exact_changes(values: NDArray[np.float64], better: Better) -> tuple[Change, ...]:
+def exact_changes(values: NDArray[np.float64]) -> tuple[Change, ...]:
     """Return a change for each point that differs from the previous point.
 
     Args:
         values: float64 [commits], positive and finite, oldest first.
-        better: the direction that is an improvement.
     """
     log = np.log(values)
     changes = []
     for index in (np.flatnonzero(np.diff(values)) + 1).tolist():
         size, left = float(log[index] - log[index - 1]), float(log[-1] - log[index - 1])
-        sense = sense_of(size, better)
-        changes.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, sense, left))
+        changes.append(Change(index, index - 1, index, index, size, size, size, 1.0, index, left))
     return tuple(changes)

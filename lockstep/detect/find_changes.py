@@ -64,5 +64,5 @@ def continue_many(
 
 def _continue_batch(trends: Sequence[Trend], states: Sequence[SeriesState | None]) -> list[Continued]:
     detector = Detector(trends, states)
-    analyses = summarise(detector, [trend.better for trend in trends])
+    analyses = summarise(detector)
     return [(analysis, detector.state(row)) for row, analysis in enumerate(analyses)]

@@ -5,21 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.detect.trend import Better
-
-#: What a change means. "changed": the better direction of the series is "neither".
-Sense = Literal["worse", "better", "changed"]
-
 #: How the size of a change is measured. "ratio": the natural log of a ratio; 0.01 is about 1 % up.
 #: "difference": a difference in the unit of the series, because one of its numbers is zero or negative.
 Measure = Literal["ratio", "difference"]
-
-
-def sense_of(size: float, better: Better) -> Sense:
-    """Return what a change of this size means, given the better direction of the series."""
-    if better == "neither":
-        return "changed"
-    return "worse" if (size > 0) == (better == "lower") else "better"
 
 
 #: A word for how a series behaves. It hides no change. "short": it has too few points to estimate the noise, so nothing
@@ -43,7 +31,6 @@ class Change:
         low, high: 95 % interval of ``size``.
         confidence: probability that this is a step and not noise, 0 to 1.
         reported_at: index at which the analysis first reported the change.
-        sense: "better", "worse" or "changed", by the better direction of the series' trend.
         left: the newest level against the old level, measured like ``size``; equal to ``size`` if no other change
             followed.
         measure: how ``size``, ``low``, ``high`` and ``left`` are measured.
@@ -58,7 +45,6 @@ class Change:
     high: float
     confidence: float
     reported_at: int
-    sense: Sense
     left: float
     measure: Measure = "ratio"
 
@@ -86,14 +72,11 @@ class Level:
     Attributes:
         start, stop: the points at the level are those with ``start <= index < stop``.
         value: the level in the trend's unit.
-        low, high: 95 % interval of ``value``.
     """
 
     start: int
     stop: int
     value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

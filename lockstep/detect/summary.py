@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector, threshold
-from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise, sense_of
+from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise
 from lockstep.detect.noise import CAUTION
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
 from lockstep.detect.settings import NOVELTY, PROMPT, RUN, WINDOW
-from lockstep.detect.trend import Better
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,16 +30,13 @@ _RETURNS, _STAY, _AGAIN = 3, 12, 2.0
 _WITHIN, _SWITCHES = 0.1, 8
 
 
-def summarise(detector: Detector, better: Sequence[Better]) -> list[Analysis]:
-    """Return what was found in each series of a detector, with levels in the unit of the series' trend.
-
-    ``better`` is the better direction of each series.
-    """
+def summarise(detector: Detector) -> list[Analysis]:
+    """Return what was found in each series of a detector, with levels in the unit of the series' trend."""
     segments = segments_between_changes(detector)
-    changes = _changes(detector, segments, better)
+    changes = _changes(detector, segments)
     ends = np.append(np.flatnonzero(segments.start == 0), segments.row.size).tolist()
     analyses = []
-    for row in range(len(better)):
+    for row in range(len(detector.count)):
         levels = slice(ends[row], ends[row + 1])
         ratio, newest = bool(detector.ratio[row]), ends[row + 1] - 1
         scale = float(np.sqrt(detector.variance[row]))
@@ -98,19 +93,18 @@ def _repeats(scale: float, before: float) -> int | None:
 def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level, ...]:
     levels = []
     for at in range(part.start, part.stop):
-        row, mean, half = int(segments.row[at]), float(segments.mean[at]), WIDE * float(segments.error[at])
+        row, mean = int(segments.row[at]), float(segments.mean[at])
         if not math.isfinite(mean):
             continue
         # A level covers the commits up to the next change, measured or not.
         start = int(detector.commit[row, segments.start[at]]) if segments.start[at] else 0
         last = at + 1 == part.stop
         stop = int(detector.length[row] if last else detector.commit[row, segments.stop[at]])
-        values = (mean, mean - half, mean + half)
-        levels.append(Level(start, stop, *(map(math.exp, values) if detector.ratio[row] else values)))
+        levels.append(Level(start, stop, math.exp(mean) if detector.ratio[row] else mean))
     return tuple(levels)
 
 
-def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -> dict[int, tuple[Change, ...]]:
+def _changes(detector: Detector, segments: Segments) -> dict[int, tuple[Change, ...]]:
     """Return the changes by series: one at the start of each level except the first. Some series have none."""
     right, size, error = sizes(segments)
     left = right - 1
@@ -145,7 +139,6 @@ def _changes(detector: Detector, segments: Segments, better: Sequence[Better]) -
                 high=high,
                 confidence=confidence,
                 reported_at=int(commit[shift.reported_at]),
-                sense=sense_of(step, better[row]),
                 left=left_over,
                 measure="ratio" if detector.ratio[row] else "difference",
             )

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.record.quantity import Better as Better
-
 
 @dataclass(frozen=True, eq=False)
 class Trend:
@@ -19,7 +17,6 @@ class Trend:
         errors: float64 [commits], NaN where unknown; ``None`` if no point has an error. Where ``ratio`` is True, the
             standard error of each value's *logarithm* (0.001 is 0.1 %), otherwise of the value. A 95 % interval is
             about four standard errors wide.
-        better: the better direction: "lower" for a latency, "higher" for a speedup or a rate.
 
     Raises:
         ValueError: a value is infinite, or an array has a wrong shape.
@@ -27,7 +24,6 @@ class Trend:
 
     values: NDArray[np.float64]
     errors: NDArray[np.float64] | None = None
-    better: Better = "lower"
 
     def __post_init__(self) -> None:
         values = _row(self.values, "values")

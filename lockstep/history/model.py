@@ -95,12 +95,10 @@ class Control:
 
     Attributes:
         seconds: median time of a call.
-        spread: robust spread, relative to the median.
         rate: bytes or floating-point operations per second.
     """
 
     seconds: float | None
-    spread: float | None
     rate: float | None
 
 
@@ -113,9 +111,7 @@ class Run:
         commit: full hash.
         date: the date of the commit, ms since 1970.
         environment: asv's name of the environment.
-        path: the path of the file, relative to the results folder.
-        repeats: paths of older files of the same machine, commit and environment, the oldest first. If there are any,
-            points are means over all files, and ``path`` is the newest file.
+        path: the path of the file, relative to the results folder; of the newest file if several measured the commit.
         named: the machine that the file names. It may differ from the name of the folder, which Lockstep uses.
         python: Python's version, as asv writes it.
         requirements: version of each package, as asv writes it.
@@ -144,7 +140,6 @@ class Run:
     clock_state: str = ""
     harness: str = ""
     protocol: int = 0
-    repeats: tuple[str, ...] = ()
     named: str = ""
 
     @cached_property

@@ -93,10 +93,7 @@ def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
     if not isinstance(controls, Mapping):
         return {}
     valid = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
-    return {
-        key: {part: finite(entry.get(part)) for part in ("seconds", "spread")} | {"rate": _rate(key, entry)}
-        for key, entry in valid.items()
-    }
+    return {key: {"seconds": finite(entry.get("seconds")), "rate": _rate(key, entry)} for key, entry in valid.items()}
 
 
 def _rate(control: str, entry: Mapping[str, Any]) -> float | None:

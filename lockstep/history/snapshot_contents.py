@@ -370,7 +370,7 @@ _REPEAT = "the file is one of several measurements of its commit in one environm
 
 
 def _run(rows: Sequence[RunRow]) -> Run:
-    *older, row = rows
+    row = rows[-1]
     facts = _facts(row.facts)
     controls = {
         int(gpu): {name: Control(**control) for name, control in measured.items()}
@@ -385,7 +385,6 @@ def _run(rows: Sequence[RunRow]) -> Run:
         measured_at=row.measured_at,
         controls=controls.pop(0, {}),
         gpu_controls=controls,
-        repeats=tuple(earlier.path for earlier in older),
         **facts,
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from tracked_numbers import analysed, levels, write_numbers, write_table
 
@@ -104,21 +102,6 @@ def test_a_time_may_be_stated_too(tmp_path):
     write_numbers(tmp_path / "r", {"s.track_life": FALL}, {"s.track_life": {"unit": "seconds"}})
     assert steps(tmp_path / "r")["track_life"].sense == "better"
     assert steps(tmp_path / "r", thresholds(tmp_path, rule("higher")))["track_life"].sense == "worse"
-
-
-def test_a_benchmark_that_leaves_the_table_keeps_its_direction(tmp_path):
-    root = tmp_path / "r"
-    write_numbers(root, {"s.track_rate": FALL}, {"s.track_rate": {"unit": "GFLOPS"}})
-    assert steps(root)["track_rate"].sense == "worse"
-    write_table(root / "benchmarks.json", {"s.track_other": {"unit": "s"}})
-    assert (steps(root)["track_rate"].sense, amount(steps(root)["track_rate"])) == ("worse", "−29.9 %")
-    # A new version of Lockstep makes a new cache, beside the old one.
-    for cache in (tmp_path / "cache").glob("layout-*"):
-        shutil.rmtree(cache)
-    assert steps(root)["track_rate"].sense == "worse"
-    # Where nobody knows the unit any more, nothing is guessed.
-    shutil.rmtree(tmp_path / "cache")
-    assert steps(root)["track_rate"].sense == "changed"
 
 
 def test_tables_of_nested_folders_count(tmp_path):

@@ -40,7 +40,7 @@ class TestFirstPoint:
     def test_is_one_of_several_on_the_way(self):
         """The speedup of kda.best M=32 over eight commits of an H200: two commits on the way to 5.06."""
         values = [4.312, 4.3106, 4.3153, 4.5505, 4.9951, 5.0577, 5.0588, 5.0559]
-        (change,) = analyse(Trend(values, [3e-4, 5e-4, 4e-4, 5e-4, 5e-4, 9e-4, 9e-4, 9e-4], "higher")).changes
+        (change,) = analyse(Trend(values, [3e-4, 5e-4, 4e-4, 5e-4, 5e-4, 9e-4, 9e-4, 9e-4])).changes
         assert change.index == 3
         assert (change.earliest in (2, 3), change.latest) == (True, 5)
 

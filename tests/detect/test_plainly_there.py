@@ -34,7 +34,7 @@ SPLIT_K_ERRORS = [0.001] * 4 + [0.0093] + [0.001] * 5
 
 @pytest.mark.parametrize("errors", [SPLIT_K_ERRORS, None], ids=["with errors", "without"])
 def test_two_steps_among_ten_points_are_reported_at_the_third_point(errors):
-    changes = analyse(Trend(np.array(SPLIT_K), None if errors is None else np.array(errors), "higher")).changes
+    changes = analyse(Trend(np.array(SPLIT_K), None if errors is None else np.array(errors))).changes
     assert [(change.index, change.reported_at) for change in changes] == [(4, 6), (7, 9)]
     assert [change.size for change in changes] == [pytest.approx(0.11, abs=0.005), pytest.approx(-0.09, abs=0.005)]
 

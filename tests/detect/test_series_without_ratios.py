@@ -32,18 +32,10 @@ def test_a_step_is_a_difference_of_the_levels(values):
     assert (change.index, change.measure) == (40, "difference")
     assert change.low <= difference <= change.high
     assert change.size == change.left == pytest.approx(difference, abs=0.3)
-    assert change.sense == ("worse" if difference > 0 else "better")
     assert [level.value for level in analysis.levels] == pytest.approx(
         [np.median(values[:40]), np.median(values[40:])], abs=0.3
     )
     assert (analysis.noise.measure, analysis.repeats_for_1_percent) == ("difference", None)
-
-
-@pytest.mark.parametrize(("better", "sense"), [("lower", "worse"), ("higher", "better"), ("neither", "changed")])
-def test_the_better_direction_decides_the_sense(better, sense):
-    for values in (step(0, 5), step(100, 130, 0.5)):
-        (change,) = analyse(Trend(values, better=better)).changes
-        assert change.sense == sense
 
 
 def test_a_positive_series_has_ratios():
@@ -55,7 +47,7 @@ def test_a_positive_series_has_ratios():
 
 def test_a_stored_monitor_continues_both_kinds():
     values = [*STEPS.values(), step(100, 130, 0.5)]
-    trends = [Trend(column, better=better) for column in values for better in ("lower", "higher", "neither")]
-    begun = [Trend(trend.values[:45], better=trend.better) for trend in trends]
+    trends = [Trend(column) for column in values]
+    begun = [Trend(column[:45]) for column in values]
     states = [state for _, state in continue_many(begun, [None] * len(begun))]
     assert [one for one, _ in continue_many(trends, states)] == analyse_many(trends)

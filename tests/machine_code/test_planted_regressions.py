@@ -197,11 +197,12 @@ def test_what_is_worse_is_found_in_its_own_quantity_and_in_no_other(numbers, var
         return np.array([before] * 3 + [after] * 3)
 
     detected = {
-        quantity: exact_changes(positive(history(quantity)), "lower")
-        for quantity in EXACT
-        if (variant, quantity) in found
+        quantity: exact_changes(positive(history(quantity))) for quantity in EXACT if (variant, quantity) in found
     }
     detected["error"] = error_changes(history("error"), history("error", "plain"))
     detected["deterministic"] = determinism_changes(history("deterministic"))
-    worse = {quantity: [one.index for one in changes if one.sense == "worse"] for quantity, changes in detected.items()}
+    worse = {
+        quantity: [one.index for one in changes if (one.size > 0) == (quantity != "deterministic")]
+        for quantity, changes in detected.items()
+    }
     assert {quantity: at for quantity, at in worse.items() if at} == {quantity: [3] for quantity in wanted}

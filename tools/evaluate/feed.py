@@ -99,7 +99,7 @@ def _ours(trends: Sequence[Trend]) -> list[list[list[int]]]:
     for stop in range(1, max(map(len, trends), default=0) + 1):
         rows = [row for row, trend in enumerate(trends) if len(trend) >= stop]
         fed = [
-            Trend(trend.values[:stop], None if trend.errors is None else trend.errors[:stop], trend.better)
+            Trend(trend.values[:stop], None if trend.errors is None else trend.errors[:stop])
             for trend in (trends[row] for row in rows)
         ]
         for row, (analysis, state) in zip(rows, continue_many(fed, [states[row] for row in rows]), strict=True):

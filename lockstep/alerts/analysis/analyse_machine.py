@@ -91,7 +91,7 @@ def _analysed(
 
 def _exact(followed_series: Followed) -> Sequence[Change]:
     """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
-    return exact_changes(followed_series.values.values, followed_series.values.better)
+    return exact_changes(followed_series.values.values)
 
 
 def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known], processes: int) -> list[DetectedSeries]:
@@ -119,5 +119,5 @@ def _state(known: Known | None, trend: Trend) -> SeriesState | None:
 
 def _checksum(trend: Trend, length: int) -> int:
     """Return a checksum of the first points of a trend, and of how they are analysed."""
-    checksum = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(f"{trend.better} {trend.ratio}".encode()))
+    checksum = zlib.crc32(trend.values[:length].tobytes(), zlib.crc32(f"{trend.ratio}".encode()))
     return checksum if trend.errors is None else zlib.crc32(trend.errors[:length].tobytes(), checksum)

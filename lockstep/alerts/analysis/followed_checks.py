@@ -102,5 +102,4 @@ def _followed(
     quantity: str, points: Trend, values: Floats, changes: Sequence[Change], version: int
 ) -> tuple[Followed, Sequence[Change]]:
     name = replace(name_of(points.series, points.benchmark), quantity=quantity)
-    directed = Values(values, None, "higher" if quantity == "deterministic" else "lower")
-    return Followed(name, points, directed, version=version), changes
+    return Followed(name, points, Values(values), version=version), changes

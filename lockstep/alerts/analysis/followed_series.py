@@ -20,7 +20,7 @@ from lockstep.detect import Trend as Values
 from lockstep.detect.exact_changes import positive
 from lockstep.history.model import Benchmark, Floats, Series, Trend
 from lockstep.history.snapshot import Results
-from lockstep.record.quantity import CHECKED, PAIRED
+from lockstep.record.quantity import CHECKED, PAIRED, Better
 from lockstep.record.series_name import SeriesName
 
 Mask = NDArray[np.bool_]
@@ -51,6 +51,13 @@ class Followed:
     copies: Trend | None = None
     number: int = 0
     noise: float = math.nan
+
+    @property
+    def better(self) -> Better:
+        """The better direction of the numbers."""
+        if self.name.quantity in CHECKED:
+            return "higher" if self.name.quantity == "deterministic" else "lower"
+        return self.trend.benchmark.better
 
     @property
     def exact(self) -> bool:
@@ -140,14 +147,13 @@ def paired_numbers(points: Trend) -> bool:
 
 def values_of(points: Trend, paired: bool) -> Values:
     """Return the numbers for the detector: the paired ratios with their errors if ``paired``, else the plain values."""
-    better = points.benchmark.better
     if points.benchmark.exact:
-        return Values(positive(points.value), None, better)
+        return Values(positive(points.value), None)
     if paired:
-        return Values(np.exp(points.log_ratio), points.ratio_error, better)
+        return Values(np.exp(points.log_ratio), points.ratio_error)
     # The stored errors are those of logarithms, which a series with a zero or negative number does not have.
     ratio = not bool((points.value <= 0).any())
-    return Values(points.value, points.error if ratio else np.full(len(points), np.nan), better)
+    return Values(points.value, points.error if ratio else np.full(len(points), np.nan))
 
 
 def newest_baselines(results: Results, machine: str) -> dict[Series, str]:

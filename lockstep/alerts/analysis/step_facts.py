@@ -20,10 +20,10 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
 from lockstep.detect.findings import Measure
-from lockstep.detect.trend import Better
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
+from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 
 #: Number of points before and after a change whose medians give the moves of other times, and the levels.
@@ -59,7 +59,7 @@ class StepBuilder:
         between = measured if commit_range.unknown else commit_range.commits
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
         old, new = _numbers_of(followed, change, trend.value[before], trend.value[after])
-        better = followed.values.better
+        better = followed.better
         worse = -1.0 if better == "higher" else 1.0
         low, high = sorted((worse * change.low, worse * change.high))
         after_facts = self._facts(followed, change.index)

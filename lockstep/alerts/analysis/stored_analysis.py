@@ -107,7 +107,7 @@ def found_json(found: Analysis) -> str:
         [
             [[getattr(change, name) for name in _FOUND] for change in found.changes],
             found.reports,
-            [[level.start, level.stop, level.value, level.low, level.high] for level in found.levels],
+            [[level.start, level.stop, level.value] for level in found.levels],
             [found.noise.scale, found.noise.kind, found.noise.measure],
             found.mde,
             found.repeats_for_1_percent,

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lockstep.alerts.cause.commit_ranges import Unknown
-from lockstep.detect.findings import Measure, Sense
+from lockstep.detect.findings import Measure
 from lockstep.record.kernel_facts import meaning
 from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
+
+#: What a change means. "changed": nobody has stated which direction is better.
+Sense = Literal["worse", "better", "changed"]
 
 #: "noise": the machine code did not change. Such a change gives no alert. A change of the same series that may come
 #: from a commit is reported only if it is larger.
