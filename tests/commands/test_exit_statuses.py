@@ -68,6 +68,8 @@ ELSEWHERE = {
     **dict.fromkeys(
         [("merge", status) for status in (1, 3, 4)], "test_merge.py::test_the_verb_ends_with_the_status_of_its_table"
     ),
+    ("export", 3): "test_import.py::test_what_cannot_be_exported_is_named",
+    ("export", 4): "test_import.py::test_what_cannot_be_exported_is_named",
     ("import", 1): "test_import.py::test_what_cannot_be_read_is_named_and_the_rest_is_imported",
     ("import", 3): "test_import.py::test_a_folder_that_cannot_be_written_is_no_success",
     ("import", 4): "test_import.py::test_a_machine_or_commit_that_is_missing_is_asked_for",

@@ -30,9 +30,9 @@ def repo(tmp_path):
     return tmp_path / "repo"
 
 
-def run(repo, *arguments):
+def run(repo, *arguments, verb="import"):
     """Run the verb and return its exit status."""
-    command = ["lockstep", "import", "--results", repo.parent / "results", "--repo", repo, *arguments]
+    command = ["lockstep", verb, "--results", repo.parent / "results", "--repo", repo, *arguments]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", list(map(str, command)))
         with pytest.raises(SystemExit) as ended:
@@ -138,6 +138,42 @@ def test_the_metrics_of_pytorchs_hud(repo, tmp_path):
         "model=sum_floordiv_regression,type=sum_floordiv",
     )
     assert (trend.value.tolist(), trend.benchmark.better) == ([2.0], "neither")
+
+
+def test_what_is_exported_for_the_hud_is_imported_with_the_same_numbers(repo, tmp_path, capsys):
+    before = imported(repo, FILES / "google_benchmark.json")
+    capsys.readouterr()
+    assert run(repo, "pytorch-hud", "--cache", repo.parent / "cache", verb="export") == 0
+    (tmp_path / "hud.json").write_text(capsys.readouterr().out)
+    shutil.rmtree(repo.parent / "results")
+    after = imported(repo, tmp_path / "hud.json")
+    numbers = sorted(trend.value[0] for trend in before.values() if not np.isnan(trend.value[0]))
+    assert sorted(trend.value[0] for trend in after.values()) == numbers
+    assert {key[0] for key in after} == {"runner"}
+
+
+def test_a_file_for_github_action_benchmark_has_one_direction(repo, capsys):
+    imported(repo, FILES / "google_benchmark.json")
+    capsys.readouterr()
+    assert run(repo, "customSmallerIsBetter", "--cache", repo.parent / "cache", verb="export") == 0
+    times = json.loads(capsys.readouterr().out)
+    assert {bench["unit"] for bench in times} == {"seconds"}
+    assert [bench["value"] for bench in times if bench["name"] == "sum_million.cpu_time case=8"] == pytest.approx(
+        [443.3144448e-9]
+    )
+    assert run(repo, "customBiggerIsBetter", "--cache", repo.parent / "cache", verb="export") == 0
+    assert {bench["unit"] for bench in json.loads(capsys.readouterr().out)} == {"items/s"}
+
+
+def test_what_cannot_be_exported_is_named(repo, capfd):
+    (repo.parent / "results").mkdir()
+    assert run(repo, "pytorch-hud", "--cache", repo.parent / "cache", verb="export") == 3
+    imported(repo, FILES / "nvbench.json")
+    assert run(repo, "pytorch-hud", "--cache", repo.parent / "cache", verb="export") == 4
+    assert "name one of Quadro-GP100, Quadro-GV100" in "".join(capfd.readouterr())
+    wrong = ("--machine", "Quadro-GP100", "--commit", "00000000")
+    assert run(repo, "pytorch-hud", "--cache", repo.parent / "cache", *wrong, verb="export") == 4
+    assert "0 measured commits of Quadro-GP100 begin with it" in "".join(capfd.readouterr())
 
 
 def test_importing_again_changes_nothing_and_another_tool_keeps_the_first(repo):
