@@ -13,9 +13,10 @@ _NOT_DAMAGE = (
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether an error of SQLite means that the file is damaged."""
+    """Return whether an error of SQLite means that the file is damaged. A mistake of the caller does not mean that."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    return isinstance(error, sqlite3.DatabaseError) and code not in _NOT_DAMAGE
+    mistake = isinstance(error, sqlite3.ProgrammingError)
+    return isinstance(error, sqlite3.DatabaseError) and not mistake and code not in _NOT_DAMAGE
 
 
 def keep_write_ahead_log(connection: sqlite3.Connection, patience: float) -> None:
