@@ -254,5 +254,5 @@ def write_foreign(
         levels = [seconds(n) * dice.gauss(1, 0.004) for _ in range(2)]
         samples = [[level * dice.gauss(1, 0.002) for _ in range(8)] for level in levels]
         outcome = BenchmarkResult([True, True], samples, [number(n)] * 2, 0, "", None)
-        file.add_result(benchmark, outcome, _time(n))
+        file.add_result(benchmark, outcome, _time(n), record_samples=True)
         file.save(str(results))

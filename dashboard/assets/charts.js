@@ -5,8 +5,16 @@
     data: plot.data.map((trace) => ({ ...trace, showlegend: Boolean(trace.name) })),
     layout: {
       ...plot.layout,
-      title: { text: label.replace(/[<&]/g, ""), font: { size: 13 }, x: 0.02, xanchor: "left" },
-      margin: { ...plot.layout.margin, t: 64 },
+      title: {
+        text: label.replace(/[<&]/g, ""),
+        font: { size: 13 },
+        x: 0.02,
+        xanchor: "left",
+        y: 0.98,
+        yanchor: "top",
+        subtitle: { text: ["Lockstep", plot.layout.meta].filter(Boolean).join(" · ").replace(/[<&]/g, ""), font: { size: 11 } },
+      },
+      margin: { ...plot.layout.margin, t: 84 },
       showlegend: true,
       legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
       paper_bgcolor: getComputedStyle(plot.closest(".card") || document.body).backgroundColor,
@@ -39,7 +47,7 @@
     const label = box.getAttribute("aria-label");
     const name = `lockstep ${document.title.split(" · ")[0]} ${label}`.toLowerCase().replace(/[^a-z0-9.]+/g, "-");
     const { width, height } = plot.getBoundingClientRect();
-    Plotly.downloadImage(alone(plot, label), { format: button.dataset.save, filename: name, width, height: height + 60, scale: 2 });
+    Plotly.downloadImage(alone(plot, label), { format: button.dataset.save, filename: name, width, height: height + 80, scale: 2 });
   });
 
   // Paper is narrower than the screen, and a scrolling table would print only its visible rows. Widths on A4 in pixels.
@@ -47,7 +55,7 @@
   const grids = () => ["overview-grid", "commit-grid"].filter((name) => document.getElementById(name)).map((name) => dash_ag_grid.getApi(name));
   let layouts = [];
   window.addEventListener("beforeprint", () => {
-    document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: plot.closest(".charts") ? HALF : WHOLE, autosize: false }));
+    document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: plot.closest(".charts") && plot.closest(".card").clientWidth < WHOLE * 0.7 ? HALF : WHOLE, autosize: false }));
     layouts = grids().map((grid) => [grid, grid.getGridOption("domLayout")]);
     layouts.forEach(([grid]) => grid.setGridOption("domLayout", "autoHeight"));
   });

@@ -5,19 +5,20 @@ The levels are the detector's, as in the table of changes, so that 0 % means the
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 
 import numpy as np
 
-from dashboard.charts.axes import commit_axis
-from dashboard.charts.theme import Scheme, chart_layout, neutral, styles
+from dashboard.charts.axes import commit_axis, differing_parts
+from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles
 from dashboard.charts.trend import Figure, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_numbers
 from lockstep.alerts.model import Alert
+from lockstep.compare.shown_quantities import SHOWN_AS
+from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
@@ -61,7 +62,7 @@ def member_chart(
     unit = " %" if measure == "ratio" else ""
     known = all(name in levels for name in names)
     style_of = styles([name.label for name in names], set())
-    short = _short([name.label for name in names])
+    short = differing_parts([name.label for name in names])
     data: list[Figure] = []
     for name, trend in trends:
         numbers = worse_numbers(trend, members[name].better, measure)
@@ -113,14 +114,42 @@ def member_chart(
     return {"data": data, "layout": layout}
 
 
-def _short(labels: Sequence[str]) -> dict[str, str]:
-    """Return for each label the parts that not all of them have. A phone has no room for whole labels in a legend."""
-    parts = [re.split("[, ]", label) for label in labels]
-    common = set.intersection(*map(set, parts))
-    return {
-        label: " ".join(part for part in own if part not in common) or label
-        for label, own in zip(labels, parts, strict=True)
-    }
+def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:
+    """Return the samples of the worst series beside the change, a dot each under a box; ``None`` if one has none."""
+    commits = results.commits(alert.machine)
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    series = series_by_name(results, alert.machine).get(alert.members[0].series) if alert.members else None
+    if series is None or alert.after not in place:
+        return None
+    columns = results.columns(alert.machine, COLUMNS, series=[series])
+    points = [point for point in results.points_of(alert.machine, columns) if point.samples and not point.same_work_as]
+    points.sort(key=lambda point: point.commit)
+    before = next((point for point in reversed(points) if point.commit < place[alert.after]), None)
+    after = next((point for point in points if point.commit >= place[alert.after]), None)
+    if before is None or after is None:
+        return None
+    benchmark = results.benchmarks[series.benchmark]
+    unit, factor = SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+    data: list[Figure] = [
+        {
+            "type": "box",
+            "name": f"{side} {commits[point.commit].short}",
+            "x": [factor * sample for sample in point.samples],
+            "boxpoints": "all",
+            "jitter": 0.6,
+            "pointpos": 0,
+            "marker": {"color": colour, "size": 5},
+            "line": {"width": 1.25},
+            "fillcolor": "rgba(0,0,0,0)",
+            "hoverinfo": "x",
+        }
+        for side, point, colour in (("after", after, lines(scheme)[1]), ("before", before, lines(scheme)[0]))
+    ]
+    layout = chart_layout(scheme)
+    title = f"{benchmark.quantity} {'×' if unit == 'x' else unit}".strip()
+    layout["xaxis"] |= {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": neutral(scheme)}}}
+    layout["yaxis"] |= {"showgrid": False}
+    return {"data": data, "layout": layout}
 
 
 def _trends(results: Results, machine: str, requested: list[SeriesName]) -> list[tuple[SeriesName, Trend]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,25 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
         "tickangle": 0,
         "range": list(zoom) or [begin - 0.4, last + max(0.4, 0.01 * (last - begin))],
         "showgrid": False,
+    }
+
+
+def sourced(figure: dict[str, Any], machine: str, commits: Sequence[Commit]) -> dict[str, Any]:
+    """Note in a chart which machine and commits it shows. A saved picture says so (``assets/charts.js``)."""
+    if commits:
+        ends = "..".join(dict.fromkeys((commits[0].short, commits[-1].short)))
+        date = datetime.fromtimestamp(commits[-1].date / 1000, UTC)
+        figure["layout"]["meta"] = f"{machine} · {ends} · {date:%Y-%m-%d}"
+    return figure
+
+
+def differing_parts(labels: Sequence[str]) -> dict[str, str]:
+    """Return for each label the parts that not all labels have. A phone has no room for whole labels in a chart."""
+    parts = [re.split("[, ]", label) for label in labels]
+    common = set.intersection(*map(set, parts))
+    return {
+        label: " ".join(part for part in own if part not in common) or label
+        for label, own in zip(labels, parts, strict=True)
     }
 
 

@@ -1,18 +1,30 @@
-"""Draw the changes of several series as marks on their common chart."""
+"""Draw changes of series, and releases, as marks on a chart."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 
 from dashboard.charts.cause_colours import change_colour
-from dashboard.charts.theme import Scheme
+from dashboard.charts.theme import Scheme, neutral
 from dashboard.charts.trend import Mark, commit_line, wrapped
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
 from lockstep.compare.verdict import sign
 from lockstep.history.model import Commit
+from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+from lockstep.processes.git import Git
+
+#: Git's fields for a tag: its name, and the date of its commit; the second is for annotated tags.
+_TAG = "--format=%(refname:short)%09%(committerdate:unix)%(*committerdate:unix)"
+
+#: Seconds that git may take to list the tags.
+_TIMEOUT_S = 5.0
 
 
 def marks(
@@ -45,3 +57,25 @@ def marks(
         sign_text = f"{glyph} {amount(first)}" if sized else glyph
         chart_marks.append(Mark(at, sign_text, change_colour(first, scheme), "<br>".join(lines)))
     return chart_marks
+
+
+@remembered
+def release_marks(results: Results, machine: str, repo: Path, scheme: Scheme) -> tuple[Mark, ...]:
+    """Return a mark for the git tags between two measured commits of a machine, with the name of the newest tag."""
+    lines = Git(repo, timeout_s=_TIMEOUT_S, fetch=False).try_lines("for-each-ref", _TAG, "refs/tags") or ()
+    tags = sorted((int(date), name) for name, _, date in (line.partition("\t") for line in lines) if date)
+    dates = [commit.date for commit in results.commits(machine)]
+    gathered: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for date, name in tags:
+        gathered[bisect_left(dates, 1000 * date)].append((date, name))
+    return tuple(
+        Mark(
+            place,
+            escape(named[-1][1]),
+            neutral(scheme),
+            "<br>".join(f"{escape(name)} {datetime.fromtimestamp(date, UTC):%Y-%m-%d}" for date, name in named),
+            beside=True,
+        )
+        for place, named in gathered.items()
+        if 0 < place < len(dates)
+    )

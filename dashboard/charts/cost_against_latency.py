@@ -1,16 +1,16 @@
-"""Draw one quantity over another at one commit: a cost over the latency, by variant."""
+"""Draw one quantity over another at one commit: a cost, or the error, over the latency, by variant."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from dashboard.charts.axes import log_axis
+from dashboard.charts.axes import log_axis, scientific
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.trend import Figure
 from lockstep.compare.number_format import significant
 from lockstep.compare.row import Row
-from lockstep.compare.shown_quantities import QUANTITIES, VALUE, Quantity
+from lockstep.compare.shown_quantities import QUANTITIES, Quantity
 
 
 def against(
@@ -28,7 +28,7 @@ def against(
         (row, value.value, time.value)
         for row, timed in pairs
         if row.variant in style_of
-        and (value := row.measured(VALUE))
+        and (value := row.measured(quantity.name))
         and (time := timed.measured("latency"))
         and min(value.value, time.value) > 0
     ]
@@ -63,6 +63,8 @@ def against(
         "title": {"text": f"Latency {latency.unit}", "standoff": 4, "font": small}
     }
     layout["yaxis"] |= log_axis(min(heights) / 1.2, max(heights) * 1.2)
+    if quantity.name == "error":
+        scientific(layout["yaxis"])
     layout["yaxis"] |= {"title": {"text": f"{quantity.label} {quantity.unit}", "font": small}}
     return {"data": data, "layout": layout}
 

@@ -74,7 +74,7 @@ def sweep_axis(cases: Sequence[str], chosen: str) -> tuple[str, list[str]] | Non
     """
     chosen_axes = axes_of(chosen)
     for axis, value in chosen_axes.items():
-        if not _is_positive_number(value):
+        if not is_size(value):
             continue
         other_axes = {name: axis_value for name, axis_value in chosen_axes.items() if name != axis}
         similar = [case for case in cases if _without(case, axis) == other_axes]
@@ -87,10 +87,11 @@ def _without(case: str, axis: str) -> dict[str, str] | None:
     """Return a case's axes without ``axis``; ``None`` if its value on that axis is not a positive number."""
     axes = axes_of(case)
     value = axes.pop(axis, "")
-    return axes if _is_positive_number(value) else None
+    return axes if is_size(value) else None
 
 
-def _is_positive_number(text: str) -> bool:
+def is_size(text: str) -> bool:
+    """Return whether the value of an axis is a positive number."""
     try:
         return 0 < float(text) < math.inf
     except ValueError:

@@ -116,6 +116,16 @@ def neutral(scheme: Scheme) -> str:
     return _NEUTRAL[scheme]
 
 
+def lines(scheme: Scheme) -> tuple[str, ...]:
+    """Return the colours of lines."""
+    return _LINES[scheme]
+
+
+def surface(scheme: Scheme) -> str:
+    """Return the colour of the card on which a chart is drawn."""
+    return _CARD[scheme]
+
+
 def chart_layout(scheme: Scheme) -> dict[str, Any]:
     """Return the Plotly layout that all charts of a scheme share."""
     axis = {

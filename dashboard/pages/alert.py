@@ -13,7 +13,8 @@ from werkzeug.exceptions import BadRequest
 
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
-from dashboard.charts.alert_chart import member_chart, zero
+from dashboard.charts.alert_chart import before_and_after, member_chart, zero
+from dashboard.charts.axes import sourced
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, why
@@ -146,13 +147,22 @@ def body(
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
     parts: list[Any] = [html.H1(story.title, className="headline"), html.Dl(listed, className="card facts")]
+    if source:
+        copy = html.Button("Copy as Markdown", type="button", className="copy", title="The whole story of the alert")
+        parts.append(html.Div(copy, className="counts"))
     figure = member_chart(results, alert, scheme, levels)
     if figure:
         drawn = f"{alert.members[0].series.label} and the next worst" if len(figure["data"]) > 1 else "the worst series"
         caption_texts = (_drawn(alert, zero(alert, levels)), f"{drawn}; the range is shaded")
         caption = html.Figcaption([html.Span(text) for text in caption_texts])
-        chart = graph(figure, "The worst series over the commits")
+        commits = results.commits(alert.machine)
+        chart = graph(sourced(figure, alert.machine, commits), "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))
+        if samples := before_and_after(results, alert, scheme):
+            caption = html.Figcaption([mono(alert.members[0].series.label), "before and after: each dot is one sample"])
+            ends = [commit for commit in commits if commit.hash in (alert.before, alert.after)]
+            chart = graph(sourced(samples, alert.machine, ends), f"Samples of {alert.members[0].series.label}")
+            parts.append(html.Figure([caption, chart], className="card"))
     if alert.members:
         keys = keys_by_name(results, alert.machine)
         rows = [

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
-import numpy as np
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
-from dashboard.charts.apart import Apart
-from dashboard.charts.by_date import by_date, in_order
-from dashboard.charts.change_marks import marks
+from dashboard.charts.axes import sourced
 from dashboard.charts.cost_against_latency import against
 from dashboard.charts.roofline import roofline
+from dashboard.charts.shape_map import shape_map
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import Scheme, Style
-from dashboard.charts.trend import MARKED, commit_line, trend
+from dashboard.charts.trend import Figure
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.controls import axis_choice, chips, choice, menu
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
+from dashboard.pages.family_trends import MOST_CASES, chosen, selected_cases, trends
 from dashboard.pages.parts import back_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.read_rows import newest_rows, rows_at, rows_over
+from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row import Row, described
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_of_suite import keys_of
-from lockstep.compare.series_status import checks_of, reported_changes
-from lockstep.compare.shown_quantities import VALUE, quantities_of
+from lockstep.compare.shown_quantities import QUANTITIES, VALUE, quantities_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 
-#: Maximum number of cases drawn at once; a chart takes the browser about 10 ms.
-MOST_CASES = 20
-
-#: Width in pixels of a long trend: with another trend in its row, and alone.
-_COLUMNS, _COLUMNS_ALONE = 400, 800
-
-#: Number of points on a page above which its trends are thinned out.
-LONG = 3_000
-
+#: A chart of the newest commit (``None`` without numbers), its name, and what it shows.
+_Chart = tuple[Figure | None, str, str]
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
@@ -146,7 +134,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         if scheme is None:
             return no_update
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
-        return trends(results, address, scheme, findings.of_machine(results, address.machine))
+        return trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
 
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
     @app.callback(
@@ -197,141 +185,73 @@ def _address(
     return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""), axis=axis)
 
 
-def trends(
-    results: Results, address: FamilyAddress, scheme: Scheme, machine_findings: MachineFindings | None = None
-) -> list[Any]:
-    """Return a chart for each selected case and quantity, with the detected changes."""
-    keys, style_of = _chosen(results, address)
-    commits = results.commits(address.machine)
-    if not style_of or not address.quantities:
-        return [html.P("Choose a variant and a quantity.", className="dim")]
-    cases = _cases(address, keys)
-    shown = [key for key in keys if key[3] in cases and key[2] in style_of]
-    long = len(commits) > MARKED or len(shown) * len(commits) > LONG
-    rows = rows_over(results, address.machine, shown, address.quantities if long else None)
-    apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
-    place = {commit.hash: at for at, commit in enumerate(commits)}
-    zoom = in_order(address.zoom, commits) if address.axis == "date" else address.zoom
-    columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
-    charts: list[Any] = []
-    for case in cases:
-        own_keys = [key for key in shown if key.case == case]
-        case_rows = rows.of(own_keys)
-        changes = [
-            (key.variant, change) for key in own_keys for change in reported_changes(results, key, machine_findings)
-        ]
-        marks_of = dict.fromkeys(address.quantities, marks(changes, commits, place, scheme))
-        if "error" in marks_of:
-            checks = [(key.variant, change) for key in own_keys for change in checks_of(key, machine_findings)]
-            marks_of["error"] = marks(checks, commits, place, scheme)
-        for name in address.quantities:
-            measured = case_rows.select(np.flatnonzero(~np.isnan(case_rows.measured(name))))
-            quantity = described(measured[:1], name)
-            heading = [mono(case), f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")]
-            figure = None
-            if len(measured):
-                figure = trend(
-                    case_rows,
-                    commits,
-                    quantity,
-                    style_of,
-                    scheme,
-                    marks_of[name],
-                    zoom,
-                    columns if long else 0,
-                    _apart(results, address.machine, apart_rows.of(own_keys), name),
-                )
-            chart: Any
-            if figure is not None:
-                figure = by_date(figure, commits) if address.axis == "date" else figure
-                identity = {"type": "family-chart", "at": len(charts)}
-                chart = graph(figure, f"{quantity.label} of {case} over the commits", id=identity)
-            else:
-                chart = html.P("No number at any commit.", className="dim empty")
-            charts.append(html.Figure([html.Figcaption(heading), chart], className="card"))
-    return charts
-
-
-def _apart(results: Results, machine: str, rows: RowTable, quantity: str) -> dict[str, list[Apart]]:
-    """Return the numbers of a quantity at the commits off the line, by variant."""
-    commits = (*results.commits(machine), *results.apart(machine))
-    of_variant: dict[str, list[Apart]] = defaultdict(list)
-    values, at = rows.measured(quantity).tolist(), rows.columns["commit"].tolist()
-    for key, value, index in zip(rows.columns["key"].tolist(), values, at, strict=True):
-        place = results.place_of(machine, commits[index].hash)
-        if place >= 0 and not math.isnan(value):
-            variant = rows.series_keys.keys[key].variant
-            of_variant[variant].append(Apart(place, value, commit_line(commits[index])))
-    return of_variant
-
-
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """Return charts and a table of the newest commit at which the suite was measured.
 
     The charts show all shapes: latency, a cost against latency, the roofline. The table shows the selected cases.
     """
-    keys, style_of = _chosen(results, address)
+    keys, style_of = chosen(results, address)
     commit = _newest(results, address.machine, keys)
     if commit is None or not style_of:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
     commit_rows = rows_at(results, address.machine, commit.hash)
     now = [row for row in map(commit_rows.get, keys) if row is not None]
-    cases = _cases(address, keys)
-    parts: list[Any] = [html.P(commit_words(commit), className="said")]
+    cases = selected_cases(address, keys)
     timed = [row for row in now if row.latency]
     swept = sweep_axis(sorted({row.case for row in timed}, key=natural), cases[0]) if cases else None
+    drawn: list[_Chart] = []
     if swept:
         axis, swept_cases = swept
         chart = sweep([row for row in timed if row.case in swept_cases], axis, style_of, scheme)
         other_axes = ",".join(part for part in cases[0].split(",") if not part.startswith(f"{axis}="))
-        heading = [
-            mono(other_axes),
-            html.Span(f"Latency µs against {axis}" + (", and the floor" if chart["layout"].get("annotations") else "")),
-        ]
-        label = f"Latency against {axis} at the newest commit"
-        parts.append(html.Figure([html.Figcaption(heading), graph(chart, label)], className="card tall"))
-    parts += _against_latency(results, address.suite, commit_rows, now, style_of, scheme)
+        floor = ", and the floor" if chart["layout"].get("annotations") else ""
+        drawn.append((chart, other_axes, f"Latency µs against {axis}{floor}"))
+        known = newest_rows(results, address.machine)
+        places = [place for key in keys if (place := known.find(key)) >= 0 and not known.is_baseline[place]]
+        words = "Speedup × of the fastest variant, newest number of each shape"
+        drawn.append((shape_map([known[place] for place in places], axis, scheme), "shapes", words))
+    errors = against([(row, row) for row in timed if row.case in cases], QUANTITIES["error"], style_of, scheme)
+    drawn.append((errors, "accuracy", "Error of the selected cases against their latency"))
+    drawn.append(_cost_against_latency(results, address.suite, commit_rows, now, style_of, scheme))
     run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
-    roof = roofline(now, run.controls, style_of, scheme)
-    if roof:
-        words = "TFLOP/s of every shape against its FLOP per byte; the roof is what this machine's controls reached"
-        box = graph(roof, "Roofline at the newest commit")
-        parts.append(html.Figure([html.Figcaption([mono("roofline"), html.Span(words)]), box], className="card tall"))
-    parts.append(
-        family_table([row for row in now if row.case in cases and row.variant in style_of], cases, list(style_of))
-    )
-    return parts
+    words = "TFLOP/s against FLOP per byte; the roof is what this machine's controls reached"
+    drawn.append((roofline(now, run.controls, style_of, scheme), "roofline", words))
+    cards = [
+        html.Figure(
+            [
+                html.Figcaption([mono(name), html.Span(words)]),
+                graph(sourced(figure, address.machine, (commit,)), f"{name}: {words}"),
+            ],
+            className="card tall",
+        )
+        for figure, name, words in drawn
+        if figure
+    ]
+    listed = [row for row in now if row.case in cases and row.variant in style_of]
+    return [
+        html.P(commit_words(commit), className="said"),
+        html.Div(cards, className="charts"),
+        family_table(listed, cases, list(style_of)),
+    ]
 
 
-def _against_latency(
+def _cost_against_latency(
     results: Results,
     suite: str,
     commit_rows: RowTable,
     now: Sequence[Row],
     style_of: Mapping[str, Style],
     scheme: Scheme,
-) -> list[Any]:
-    """Return the chart of a cost (such as energy) over the latency of the same cases; [] for a suite of latencies."""
+) -> _Chart:
+    """Return the chart of a cost (such as energy) over the latency of the same cases."""
     benchmark = results.benchmarks.get(suite)
     if benchmark is None or not benchmark.cost:
-        return []
+        return None, "", ""
     timed = ((row, commit_rows.get(row.key._replace(suite=benchmark.suite))) for row in now)
     quantity = described(now, VALUE, suite)
     chart = against([(row, time) for row, time in timed if time is not None], quantity, style_of, scheme)
-    if chart is None:
-        return []
     words = f"{quantity.label} {quantity.unit} of every shape against its latency"
-    words += "; dotted is where the two are equal" if quantity.unit == "µs" else ""
-    box = graph(chart, f"{quantity.label} against latency at the newest commit")
-    return [html.Figure([html.Figcaption([mono(quantity.label), html.Span(words)]), box], className="card tall")]
-
-
-def _chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:
-    """Return the keys of the machine, suite and cache state, and the styles of the selected variants."""
-    style_of = {
-        variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
-    }
-    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], style_of
+    return chart, quantity.label, words + ("; dotted is where the two are equal" if quantity.unit == "µs" else "")
 
 
 def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit | None:
@@ -340,12 +260,6 @@ def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit
     row_places = [row for key in keys if (row := rows.find(key)) >= 0]
     places = rows.columns["commit"][row_places].tolist()
     return results.commits(machine)[max(places)] if places else None
-
-
-def _cases(address: FamilyAddress, keys: Iterable[SeriesKey]) -> list[str]:
-    """Return the selected cases. A benchmark without parameters has one case "", which needs no selection."""
-    existing = {case for _, _, _, case, _ in keys}
-    return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
 
 
 def _usual(results: Results, suite: str) -> list[str]:

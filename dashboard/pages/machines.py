@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from dash import Dash, Input, Output, html, no_update
+from dash import Dash, Input, Output, dcc, html, no_update
 
-from dashboard.charts.axes import commit_axis
+from dashboard.address import link
+from dashboard.charts.axes import commit_axis, sourced
 from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.charts.trend import Figure
 from dashboard.pages.machine_health import MachineHealth, health_of
@@ -88,7 +90,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     for health in all_health:
         if not (health.controls or health.turns):
             line = [mono(health.machine), html.Span(f": {_counted(health)}. {_unchanged(health.run)}", className="dim")]
-            parts.append(html.P(line, id=_anchor(health), className="said"))
+            parts.append(html.P([*line, *_upgrades(health, all_health)], id=_anchor(health), className="said"))
     if results.problems:
         heading = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
         parts += [heading, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
@@ -165,19 +167,42 @@ def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme)
     ]
     if health.controls:
         caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
-        chart = graph(controls_chart(health, commits, scheme), f"Controls of {health.machine} over the commits")
+        figure = sourced(controls_chart(health, commits, scheme), health.machine, commits)
+        chart = graph(figure, f"Controls of {health.machine} over the commits")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
     if health.turns:
         rows = [
-            [html.Td(commit_line(turn.commit)), html.Td(name), html.Td(old or "–"), html.Td(new or "–")]
+            [
+                html.Td([*commit_line(turn.commit), " ", _compared(health, commits, turn.commit)]),
+                *(html.Td(text or "–") for text in change),
+            ]
             for turn in health.turns[:MOST_TURNS]
-            for name, old, new in turn.changes
+            for change in turn.changes
         ]
         parts.append(
             table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain and GPU of {health.machine}")
         )
     else:
         parts.append(html.P(_unchanged(health.run), className="dim"))
+    return parts
+
+
+def _compared(health: MachineHealth, commits: tuple[Commit, ...], commit: Commit) -> Any:
+    """Return a link that compares a commit with the one measured before it."""
+    before = commits[commits.index(commit) - 1].hash
+    href = link("/compare", bm=health.machine, bc=before, hm=health.machine, hc=commit.hash)
+    return dcc.Link("compare", href=href, className="link")
+
+
+def _upgrades(health: MachineHealth, all_health: Sequence[MachineHealth]) -> list[Any]:
+    """Return links that compare the machine with those that have another toolchain on the same commit and device."""
+    parts: list[Any] = []
+    for other in all_health:
+        same = (other.commit, other.run.clock_state) == (health.commit, health.run.clock_state)
+        if same and other.run.host.get("gpu") == health.run.host.get("gpu") and other.machine != health.machine:
+            commit = health.commit.hash
+            href = link("/compare", bm=other.machine, bc=commit, hm=health.machine, hc=commit)
+            parts += [" · compare with ", dcc.Link(other.machine, href=href, className="link mono")]
     return parts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +11,7 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress, SeriesAddress
+from dashboard.charts.family_speedup import chained
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.series_status import Statuses
@@ -98,7 +98,7 @@ class _Family:
             "Changed": html.Td(_changes(members), className="nowrap"),
             "Shapes, small → large": html.Td(html.Div(_cells(loudest), className="cells")),
         }
-        points = chained(_trends(results, best))
+        points = list(chained(_trends(results, best)).values())
         if len(points) > 1:
             label = f"Time of the best variants: {change(math.log(points[-1] / points[0]))} over {len(points)} commits"
             self.cells["Trend"] = html.Td(html.Img(src=sparkline(points), alt=label, title=label, className="spark"))
@@ -215,28 +215,6 @@ def _trends(results: Results, best: Statuses) -> Iterable[Trend]:
     keys = best.rows.keys
     series = results.keys(keys[0].machine).series_of(keys)
     return results.trends([one for one in series if not results.benchmarks[one.benchmark].is_ratio], last=TREND)
-
-
-def chained(trends: Iterable[Trend]) -> list[float]:
-    """Return one trend for several series: from commit to commit, the geometric mean of the series' changes.
-
-    Only series with points at both commits count, so a series that begins or ends does not move the trend. The first
-    number is 1.
-    """
-    changes: dict[int, list[float]] = defaultdict(list)
-    first: list[int] = []
-    for trend in trends:
-        known = np.flatnonzero((trend.version == trend.version[-1]) & (trend.value > 0) & np.isfinite(trend.value))
-        if len(known):
-            first.append(int(trend.commit[known[0]]))
-        logs = np.diff(np.log(trend.value[known]))
-        for commit, log in zip(trend.commit[known[1:]].tolist(), logs.tolist(), strict=True):
-            changes[commit].append(log)
-    if not changes:
-        return []
-    commits = sorted({min(first), *changes})
-    steps = [float(np.mean(changes[commit])) if commit in changes else 0.0 for commit in commits]
-    return [float(value) for value in np.exp(np.cumsum(steps))]
 
 
 def sparkline(points: Sequence[float]) -> str:

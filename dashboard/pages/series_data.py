@@ -10,6 +10,7 @@ import numpy as np
 
 from dashboard.address import SeriesAddress
 from dashboard.charts.apart import Apart
+from dashboard.charts.axes import sourced
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
 from dashboard.charts.trend import commit_line
@@ -128,9 +129,10 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     ]
     levels = _levels(shown)
     _, rows = _measured_at(results, key_at(address))
-    return series_figure(
+    figure = series_figure(
         rows, shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom, apart
     )
+    return sourced(figure, address.machine, commits)
 
 
 def _levels(shown: SeriesView) -> Behaviour | None:

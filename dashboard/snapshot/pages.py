@@ -19,6 +19,7 @@ from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, pars
 from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
+from dashboard.pages.family_trends import trends
 from dashboard.pages.infinite_rows import cells
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_families import shown_suites
@@ -115,7 +116,7 @@ class Snapshot:
         )
         styles = suite_styles(results, suite)
         legend = [part for name in address.variants for part in (" ", html.Span([swatch(styles[name]), name]))]
-        charts = family.trends(results, address, "light", self.findings.of_machine(results, machine))
+        charts = trends(results, address, "light", self.findings.of_machine(results, machine), self.findings.repo)
         return html.Main(
             [
                 html.Div([html.H1(f"{suite} on {machine}", className="mono")], className="crumbs"),

@@ -25,7 +25,7 @@ from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_
 from dashboard.charts.size_sweep import sweep, sweep_axis
 from dashboard.charts.theme import chart_layout, styles
 from dashboard.charts.trend import trend
-from dashboard.pages import family, overview
+from dashboard.pages import family, family_trends, overview
 from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -314,7 +314,7 @@ def test_hostile_names_reach_the_charts_escaped(tmp_path):
     results = open_store(tmp_path).current()
     assert every_row(results)[0].variant == HOSTILE
     address = FamilyAddress(MACHINE, "linear", (HOSTILE,), "cold", ("latency",), (HOSTILE,))
-    [card] = family.trends(results, address, "light")
+    [card] = family_trends.trends(results, address, "light")
     figure = card.children[1].children[0].figure
     shown = [text for trace in figure["data"] for text in [trace.get("name", ""), *trace.get("text", [])]]
     assert sum("&lt;img" in text for text in shown) == 2

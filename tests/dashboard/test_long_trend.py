@@ -8,7 +8,7 @@ from history import CASES, Here, commits_of, write_history
 from trees import open_store
 
 from dashboard.address import FamilyAddress
-from dashboard.pages import family
+from dashboard.pages import family_trends
 
 LENGTH = 20
 
@@ -24,7 +24,7 @@ def results(tmp_path_factory):
 def lines(results, quantity, zoom=()):
     """Runs of every line of the chart as a page has it: name, places, values."""
     address = FamilyAddress("h200", "linear", CASES[:1], "cold", (quantity,), ("torch", "triton"), zoom)
-    [card] = family.trends(results, address, "light")
+    [card] = family_trends.trends(results, address, "light")
     traces = card.children[1].children[0].figure["data"]
     return [(one["name"], unpacked(one["x"]), unpacked(one["y"])) for one in traces if "name" in one]
 
@@ -38,7 +38,7 @@ def unpacked(values):
 @pytest.mark.parametrize("quantity", ["latency", "speedup"])
 def test_the_same_lines_break_at_the_same_places(results, quantity, monkeypatch):
     short = lines(results, quantity)
-    monkeypatch.setattr(family, "LONG", 0)
+    monkeypatch.setattr(family_trends, "LONG", 0)
     long = lines(results, quantity)
     assert [(name, list(x)) for name, x, _ in long] == [(name, list(x)) for name, x, _ in short]
     assert {x[0] for _, x, _ in long} == {0, 12}
@@ -47,9 +47,9 @@ def test_the_same_lines_break_at_the_same_places(results, quantity, monkeypatch)
 
 
 def test_a_chart_with_few_columns_has_points_of_the_line_and_all_of_them_where_it_is_zoomed(results, monkeypatch):
-    monkeypatch.setattr(family, "LONG", 0)
+    monkeypatch.setattr(family_trends, "LONG", 0)
     every = {(name, x, y) for name, xs, ys in lines(results, "latency") for x, y in zip(xs, ys, strict=True)}
-    monkeypatch.setattr(family, "_COLUMNS_ALONE", 3)
+    monkeypatch.setattr(family_trends, "_COLUMNS_ALONE", 3)
     thin = {(name, x, y) for name, xs, ys in lines(results, "latency") for x, y in zip(xs, ys, strict=True)}
     assert thin < every
     assert {x for _, x, _ in thin} >= {0, 11, 12, LENGTH - 1}

@@ -2,9 +2,12 @@
 
 import datetime
 
+import plotly.graph_objects as go
 import pytest
+from history import commits_of, write_foreign
 from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
+from trees import open_store
 
 from dashboard.pages import alert, alerts
 from dashboard.server.app import create_app
@@ -124,6 +127,22 @@ def test_the_chart_shows_time_against_the_level_before(here, slower):
     assert (shade["x0"], shade["x1"]) == (11.5, 12.5)
 
 
+def test_the_samples_before_and_after_stand_over_one_another(tmp_path):
+    from dashboard.charts.alert_chart import before_and_after
+
+    commits = commits_of(tmp_path / "repo", 12)
+    write_foreign(tmp_path / "r", "runner", commits, lambda n: 1.2e-3 if n >= 6 else 1e-3)
+    store = open_store(tmp_path / "r", repo=tmp_path / "repo")
+    results, found = analyse_store(store, Thresholds(), tmp_path / "repo")
+    figure = before_and_after(results, next(one for one in found.alerts if one.members), "light")
+    go.Figure(figure)
+    after, before = figure["data"]
+    assert (before["name"], after["name"]) == (f"before {commits[5][:8]}", f"after {commits[6][:8]}")
+    assert (min(before["x"]), min(after["x"])) == (pytest.approx(1000, rel=0.05), pytest.approx(1200, rel=0.05))
+    assert len(before["x"]) == len(after["x"]) == 8
+    assert figure["layout"]["xaxis"]["title"]["text"].endswith("µs")
+
+
 def test_what_somebody_does_is_done_and_signed(here, slower, known):
     client, header = known
     number = slower.id
@@ -234,6 +253,18 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         page.wait_for_url("**/alerts?state=open&machine=h200-locked")
         page.goto(f"{address}/alert/{one.id}")
         page.locator(".js-plotly-plot .points path").first.wait_for()
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.locator("#alert-body > .counts .copy").click()
+        page.get_by_role("button", name="Copied").wait_for()
+        told = page.evaluate("navigator.clipboard.readText()").splitlines()
+        assert told[0].startswith("# linear on h200 slower by")
+        assert "| linear.triton M=8,K=64 cold | ▼ " in "".join(told)
+        assert told[-1] == f"{address}/alert/{one.id}"
+        card = page.get_by_role("region", name="History")
+        card.hover()
+        card.get_by_role("button", name="Copy as Markdown").click()
+        card.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()").startswith("| When (UTC) | Who | What | Why |\n| --- |")
         reason = page.get_by_role("textbox", name="Reason or comment")
         page.get_by_role("button", name="Mute").click()
         page.get_by_text("Write the reason or the comment first.").wait_for()

@@ -172,7 +172,7 @@ def test_a_chart_is_saved_with_what_it_shows(visit, site):
         content = download.value.path().read_bytes()
         assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
         if kind == "SVG":
-            for part in ("Speedup of M=8,K=64 over the commits", "triton"):
+            for part in ("Speedup of M=8,K=64 over the commits", "triton", f"Lockstep · {FAST} · {site[1][0].short}.."):
                 assert part in content.decode()
 
 

@@ -14,7 +14,7 @@ from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_
 from dashboard.charts import series_figure
 from dashboard.charts import trend as chart
 from dashboard.charts.by_date import by_date, in_order
-from dashboard.pages import family, series_data
+from dashboard.pages import family_trends, series_data
 from dashboard.pages.series_table import commit_table
 from lockstep.history.model import Commit
 
@@ -43,7 +43,7 @@ def numbers(values):
 
 def trend(results, **choices):
     address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("speedup",), ("triton",), **choices)
-    [card] = family.trends(results, address, "light")
+    [card] = family_trends.trends(results, address, "light")
     figure = card.children[1].children[0].figure
     go.Figure(figure)
     return figure
@@ -61,7 +61,7 @@ def test_a_trend_is_hollow_at_a_copy_and_breaks_at_a_move(results):
 
 def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
     address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("latency",), ("torch",))
-    [card] = family.trends(results, address, "light")
+    [card] = family_trends.trends(results, address, "light")
     before, _ = (trace for trace in card.children[1].children[0].figure["data"] if trace.get("name") == "torch")
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
 
@@ -82,7 +82,7 @@ def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
 
 
 def test_a_long_trend_has_dots_at_its_measurements(results, monkeypatch):
-    monkeypatch.setattr(family, "LONG", 0)
+    monkeypatch.setattr(family_trends, "LONG", 0)
     monkeypatch.setattr(chart, "MARKED", 8)
     line, dots, after = (trace for trace in trend(results)["data"] if trace.get("name") == "triton")
     assert (line["mode"], numbers(line["x"])) == ("lines", list(range(MOVED)))
@@ -102,7 +102,7 @@ def test_a_series_names_copies_and_the_gpu_to_which_it_moved(results):
     before, after = (trace for trace in figure["data"] if trace.get("name") == "triton")
     assert (len(before["y"]), len(after["y"])) == (MOVED, LENGTH - MOVED)
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
-    assert [note["text"] for note in figure["layout"]["annotations"]] == ["another GPU, bbbbbbbb"]
+    assert [trace["text"] for trace in figure["data"] if trace["mode"] == "text"] == [["another GPU, bbbbbbbb"]]
     text = words(commit_table(results.commits("gpu"), "gpu", shown.points, shown.what))
     assert text.count(f"same work as {results.commits('gpu')[COPIED - 1].short}") == 1
 

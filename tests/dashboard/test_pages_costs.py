@@ -10,7 +10,7 @@ from trees import analysed, open_store
 from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.charts.cost_against_latency import against
 from dashboard.charts.variant_styles import suite_styles
-from dashboard.pages import family, series
+from dashboard.pages import family, family_trends, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
@@ -57,7 +57,7 @@ def test_the_page_of_a_family_leads_to_every_cost(shown):
     latest = words(family.latest(results, address, "light"))
     assert '"triton"' in latest
     assert r"\u00b5s" in latest, "in JSON"
-    [chart] = family.trends(results, address, "light", picture)
+    [chart] = family_trends.trends(results, address, "light", picture)
     assert r"Host \u00b5s" in words(chart), "in JSON"
 
 
@@ -79,8 +79,8 @@ def test_a_cost_is_drawn_against_the_latency_by_variant(shown):
     assert [host / time for time, host in torch.items()] == pytest.approx([2.0] * 3, rel=0.1)
     assert [host / time for time, host in triton.items()] == pytest.approx([1.3 * 2 * 1.5] * 3, rel=0.1)
     address = FamilyAddress(MACHINE, "linear.host", (CASE,), "cold", ("value",), ("torch", "triton"))
-    assert "Host against latency at the newest commit" in words(family.latest(results, address, "light"))
-    assert "against latency" not in words(family.latest(results, replace(address, suite="linear"), "light"))
+    assert "of every shape against its latency" in words(family.latest(results, address, "light"))
+    assert "of every shape against" not in words(family.latest(results, replace(address, suite="linear"), "light"))
     energy = [(there.get(row.key._replace(suite="linear.energy")), time) for row, time in pairs]
     figure = against(energy, described([row for row, _ in energy], "value"), drawn, "light")
     assert len(figure["data"]) == 2, "an energy equals no time"

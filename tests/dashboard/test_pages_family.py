@@ -1,7 +1,10 @@
 """The family page: marks of what was found, relative trends, the roofline, and another project's units."""
 
+import subprocess
+
 import plotly.graph_objects as go
 import pytest
+from history import DAY_MS, START_MS, commits_of
 from served import words
 from showcase import COMMITS, FAST
 from test_dashboard_app import CASE, golden
@@ -11,7 +14,7 @@ from trees import MACHINE, open_store, record, write_measurement
 from dashboard.address import FamilyAddress
 from dashboard.charts.roofline import roofline
 from dashboard.charts.theme import styles
-from dashboard.pages import family
+from dashboard.pages import family, family_trends
 from dashboard.pages.default_cases import informative_cases
 from lockstep.compare.read_rows import newest_rows
 from lockstep.record.model import Estimate
@@ -22,7 +25,7 @@ __all__ = ["shown"]
 def charts(shown, address, scheme="light"):
     store, findings = shown
     results = store.current()
-    cards = family.trends(results, address, scheme, findings.of_machine(results, address.machine))
+    cards = family_trends.trends(results, address, scheme, findings.of_machine(results, address.machine))
     return [card.children[1].children[0].figure for card in cards]
 
 
@@ -106,3 +109,55 @@ def test_a_curve_is_shown_before_a_point_and_a_step_before_a_flat_line(tmp_path)
     )
     text = words(family.layout(results, FamilyAddress(MACHINE, "linear")))
     assert '"value": ["M=2,K=8", "M=4,K=8"]' in text
+
+
+@pytest.fixture(scope="module")
+def best(tmp_path_factory):
+    """The address, results and repository of a family with two axes, whose ``best`` gains 10 % at the third commit."""
+    folder = tmp_path_factory.mktemp("best")
+    commits = commits_of(folder / "repo", 4)
+    subprocess.run(["git", "tag", "v1.2", commits[2]], cwd=folder / "repo", check=True)
+    annotated = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "tag", "-a", "-m", "x", "v1.1"]
+    subprocess.run([*annotated, commits[1]], cwd=folder / "repo", check=True)
+    for n, commit in enumerate(commits):
+        gain = 1.1 if n >= 2 else 1.0
+        rows = [
+            record(
+                variant, f"M={M},K=8,N={N}", latency=level(2e-6 / speedup), speedup=level(speedup), check_error=error
+            )
+            for M in (1, 16)
+            for N in (8, 64)
+            for variant, speedup, error in (("torch", 1.0, 1e-3), ("best", 2.0 * gain, 2e-3), ("slow", 0.5, 1e-3))
+            if n or (M, N) == (1, 8)
+        ]
+        write_measurement(folder / "results", rows, commit=commit, date=START_MS + n * DAY_MS)
+    results = open_store(folder / "results", repo=folder / "repo").current()
+    address = FamilyAddress(MACHINE, "linear", ("M=1,K=8,N=8",), "cold", ("speedup",), ("torch", "best", "slow"))
+    return results, address, folder / "repo"
+
+
+def test_the_speedup_of_all_shapes_is_drawn_with_the_releases(best):
+    results, address, repo = best
+    whole, one = (
+        card.children[1].children[0].figure for card in family_trends.trends(results, address, "light", None, repo)
+    )
+    go.Figure(whole)
+    line, releases = whole["data"]
+    # Three of the four shapes begin at the second commit, which does not move the line.
+    assert (line["x"], line["y"]) == ([0, 1, 2, 3], pytest.approx([2.0, 2.0, 2.2, 2.2]))
+    assert (releases["text"], releases["x"]) == (["v1.1", "v1.2"], [0.5, 1.5])
+    assert one["data"][-1]["text"] == ["v1.1", "v1.2"]
+    assert whole["layout"]["meta"].startswith(f"{MACHINE} · {results.commits(MACHINE)[0].short}..")
+
+
+def test_the_newest_numbers_are_drawn_over_both_axes_and_over_the_error(best):
+    results, address, _ = best
+    figures = [card.children[1].children[0].figure for card in family.latest(results, address, "light")[1].children]
+    for figure in figures:
+        go.Figure(figure)
+    [heat] = [figure["data"][0] for figure in figures if figure["data"][0]["type"] == "heatmap"]
+    assert (heat["x"], heat["y"]) == (["1", "16"], ["N=8", "N=64"])
+    assert heat["text"] == [["2.20", "2.20"]] * 2
+    assert "<b>best</b>" in heat["hovertext"][0][0], "the fastest variant, not the baseline"
+    [errors] = [figure for figure in figures if "Error" in str(figure["layout"]["yaxis"].get("title"))]
+    assert {trace["name"]: trace["y"] for trace in errors["data"]} == {"torch": [1e-3], "best": [2e-3], "slow": [1e-3]}

@@ -21,9 +21,10 @@ from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
+from dashboard.charts.family_speedup import chained
 from dashboard.pages import overview, overview_rows
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
-from dashboard.pages.overview_families import chained, families
+from dashboard.pages.overview_families import families
 from dashboard.pages.overview_machine import scatter_line
 from dashboard.pages.overview_quantities import measured_rows
 from dashboard.pages.overview_table import columns
@@ -152,8 +153,8 @@ def test_a_series_that_ends_does_not_move_the_trend_of_a_family():
         points = np.array(commits), np.array(values, dtype=float), np.zeros(len(commits))
         return SimpleNamespace(**dict(zip(("commit", "value", "version"), points, strict=True)))
 
-    assert chained([]) == []
-    together = chained([trend([0, 1, 2, 3], [8, 8, 4, 4]), trend([0, 1], [1, 1])])
+    assert chained([]) == {}
+    together = list(chained([trend([0, 1, 2, 3], [8, 8, 4, 4]), trend([0, 1], [1, 1])]).values())
     assert together == pytest.approx([1, 1, 0.5, 0.5])
 
 

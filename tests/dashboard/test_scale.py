@@ -10,7 +10,7 @@ from served import call, cells, words
 from trees import open_store
 
 from dashboard.address import FamilyAddress
-from dashboard.pages import commit, family, overview
+from dashboard.pages import commit, family, family_trends, overview
 from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import health_of
 from dashboard.pages.overview_families import MOST_SUITES, families
@@ -157,7 +157,7 @@ def test_a_machine_that_is_gone_has_nothing_to_show(trees):
     assert ask(client, "commit-families.children", [at, None], (None,))[0]["commit-grid"]["rowData"] == []
     results, suite = store.current(), min(suites(store.current()))
     address = FamilyAddress("gone", suite, ("",), "", ("latency",), ("",))
-    assert family.trends(results, address, "light") == []
+    assert family_trends.trends(results, address, "light") == []
     assert "Nothing to show" in words(family.latest(results, address, "light"))
 
 

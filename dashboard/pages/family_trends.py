@@ -1,0 +1,159 @@
+"""The trends of a family: one for all of its shapes, and one for each selected case and quantity."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dash import html
+
+from dashboard.address import FamilyAddress
+from dashboard.charts.apart import Apart
+from dashboard.charts.axes import sourced
+from dashboard.charts.by_date import by_date, in_order
+from dashboard.charts.change_marks import marks, release_marks
+from dashboard.charts.family_speedup import family_speedup
+from dashboard.charts.theme import BEST, Scheme, Style
+from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend
+from dashboard.charts.variant_styles import suite_styles
+from dashboard.pages.parts import graph, mono
+from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.compare.read_rows import rows_over
+from lockstep.compare.row import described
+from lockstep.compare.row_table import RowTable
+from lockstep.compare.series_of_suite import keys_of
+from lockstep.compare.series_status import checks_of, reported_changes
+from lockstep.history.model import SeriesKey
+from lockstep.history.snapshot import Results
+
+#: Maximum number of cases drawn at once; a chart takes the browser about 10 ms.
+MOST_CASES = 20
+
+#: Width in pixels of a long trend: with another trend in its row, and alone.
+_COLUMNS, _COLUMNS_ALONE = 400, 800
+
+#: Number of points on a page above which its trends are thinned out.
+LONG = 3_000
+
+
+@dataclass
+class _Cards:
+    """The charts of a page, one card each, in their order."""
+
+    results: Results
+    address: FamilyAddress
+    cards: list[Any] = field(default_factory=list)
+
+    def add(self, heading: list[Any], figure: Figure | None, label: str, kind: str = "") -> None:
+        """Add a chart; ``None`` stands for a chart without a number."""
+        chart: Any = html.P("No number at any commit.", className="dim empty")
+        commits = self.results.commits(self.address.machine)
+        if figure is not None:
+            figure = by_date(figure, commits) if self.address.axis == "date" else figure
+            identity = {"type": "family-chart", "at": len(self.cards)}
+            chart = graph(sourced(figure, self.address.machine, commits), label, id=identity)
+        self.cards.append(html.Figure([html.Figcaption(heading), chart], className=f"card {kind}".strip()))
+
+
+def trends(
+    results: Results,
+    address: FamilyAddress,
+    scheme: Scheme,
+    machine_findings: MachineFindings | None = None,
+    repo: Path | None = None,
+) -> list[Any]:
+    """Return a chart of all shapes, and one for each selected case and quantity, with changes and releases.
+
+    ``repo``: the git repository whose tags are the releases.
+    """
+    keys, style_of = chosen(results, address)
+    commits = results.commits(address.machine)
+    if not style_of or not address.quantities:
+        return [html.P("Choose a variant and a quantity.", className="dim")]
+    cases = selected_cases(address, keys)
+    shown = [key for key in keys if key.case in cases and key.variant in style_of]
+    long = len(commits) > MARKED or len(shown) * len(commits) > LONG
+    rows = rows_over(results, address.machine, shown, address.quantities if long else None)
+    apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    zoom = in_order(address.zoom, commits) if address.axis == "date" else address.zoom
+    releases = release_marks(results, address.machine, repo, scheme) if repo else ()
+    columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
+    charts = _Cards(results, address)
+    best = [key for key in keys if key.variant == BEST and BEST in style_of]
+    changes = [(key.case, change) for key in best for change in reported_changes(results, key, machine_findings)]
+    _add_all_shapes(charts, best, style_of, scheme, [*marks(changes, commits, place, scheme), *releases], zoom)
+    for case in cases:
+        own_keys = [key for key in shown if key.case == case]
+        case_rows = rows.of(own_keys)
+        found = [(key.variant, one) for key in own_keys for one in reported_changes(results, key, machine_findings)]
+        checks = [(key.variant, one) for key in own_keys for one in checks_of(key, machine_findings)]
+        for name in address.quantities:
+            measured = case_rows.select(np.flatnonzero(~np.isnan(case_rows.measured(name))))
+            quantity = described(measured[:1], name)
+            heading = [mono(case), f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")]
+            figure = None
+            if len(measured):
+                figure = trend(
+                    case_rows,
+                    commits,
+                    quantity,
+                    style_of,
+                    scheme,
+                    [*marks(checks if name == "error" else found, commits, place, scheme), *releases],
+                    zoom,
+                    columns if long else 0,
+                    _apart(results, address.machine, apart_rows.of(own_keys), name),
+                )
+            charts.add(heading, figure, f"{quantity.label} of {case} over the commits")
+    return charts.cards
+
+
+def _add_all_shapes(
+    charts: _Cards,
+    best: list[SeriesKey],
+    style_of: dict[str, Style],
+    scheme: Scheme,
+    marks: list[Mark],
+    zoom: tuple[float, ...],
+) -> None:
+    """Add the chart of the speedup of all shapes, if the family has a variant ``best`` with more than one shape."""
+    results, machine = charts.results, charts.address.machine
+    series = [one for one in results.keys(machine).series_of(best) if results.benchmarks[one.benchmark].is_ratio]
+    trends = list(results.trends(series)) if len(series) > 1 else []
+    figure = family_speedup(trends, results.commits(machine), style_of[BEST], scheme, marks, zoom) if trends else None
+    if figure is not None:
+        heading = [mono(f"{BEST}, {len(trends)} shapes"), html.Span("Speedup ×, geometric mean")]
+        charts.add(heading, figure, f"Speedup of {charts.address.suite} over the commits", "whole")
+
+
+def _apart(results: Results, machine: str, rows: RowTable, quantity: str) -> dict[str, list[Apart]]:
+    """Return the numbers of a quantity at the commits off the line, by variant."""
+    commits = (*results.commits(machine), *results.apart(machine))
+    of_variant: dict[str, list[Apart]] = defaultdict(list)
+    values, at = rows.measured(quantity).tolist(), rows.columns["commit"].tolist()
+    for key, value, index in zip(rows.columns["key"].tolist(), values, at, strict=True):
+        place = results.place_of(machine, commits[index].hash)
+        if place >= 0 and not math.isnan(value):
+            variant = rows.series_keys.keys[key].variant
+            of_variant[variant].append(Apart(place, value, commit_line(commits[index])))
+    return of_variant
+
+
+def chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:
+    """Return the keys of the machine, suite and cache state, and the styles of the selected variants."""
+    style_of = {
+        variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
+    }
+    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], style_of
+
+
+def selected_cases(address: FamilyAddress, keys: Iterable[SeriesKey]) -> list[str]:
+    """Return the selected cases. A benchmark without parameters has one case "", which needs no selection."""
+    existing = {case for _, _, _, case, _ in keys}
+    return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
