@@ -7,12 +7,11 @@ NVIDIA/nvbench at 66212f1d.
 from __future__ import annotations
 
 import math
+import struct
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from lockstep.importing.model import LOWER, ForeignRun, Number, mean_interval
 
@@ -77,7 +76,7 @@ def _samples(fields: Mapping[str, str], folder: Path) -> tuple[float, ...]:
     path = folder / fields["filename"]
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         return ()
-    times = np.fromfile(path, dtype="<f4")
-    if len(times) != int(fields["size"]):
-        raise ValueError(f"{path.name} holds {len(times)} samples instead of {fields['size']}")
-    return tuple(times.astype(np.float64).tolist())
+    content = path.read_bytes()
+    if len(content) != 4 * int(fields["size"]):
+        raise ValueError(f"{path.name} holds {len(content) // 4} samples instead of {fields['size']}")
+    return struct.unpack(f"<{fields['size']}f", content)
