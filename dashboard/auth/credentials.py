@@ -184,8 +184,8 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NETWORK",
-        help="believe the client's address (X-Forwarded-For) and the request's id in requests from this address or "
-        "network of a proxy; names nobody; may be given several times",
+        help="address or network of a proxy; its requests state the client's address (X-Forwarded-For) and the "
+        "request's id, but identify nobody; may repeat",
     )
     parser.add_argument(
         "--proxy-secret",

@@ -58,7 +58,7 @@ class Alert:
         notes: who made the commits of the range, when and why, those that change the kernel's files first. It lacks
             commits that git does not know, and those beyond a hundred.
         failing: whether a series fails, in a freshness alert.
-        doubt: why the alert probably shows nothing new; "" if there is no such reason.
+        doubt: why another alert already shows this step, or why the machine causes it; "" if neither is likely.
     """
 
     topic: Topic

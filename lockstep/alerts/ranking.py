@@ -1,7 +1,7 @@
 """Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
 
 Times, failures and wrong results come first, then other numbers, then what no longer reports. Within these, an alert
-that probably shows nothing new comes after the others, so that each step stands once near the top.
+with a ``doubt`` comes after the others, so that each step stands once near the top.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ def is_time(change: FoundChange) -> bool:
 
 
 def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Add to each alert why it probably shows nothing new.
+    """Return the alerts with their ``doubt``.
 
-    An alert of another machine that ranks higher shows the same step. Or most families of the machine move between
-    levels at the same commit.
+    An alert has a doubt if a higher alert of another machine shows the same step, or if most families of its machine
+    move between levels at the same commit.
 
     Args:
         position: the position of each commit in the history.

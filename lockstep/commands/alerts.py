@@ -50,7 +50,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         """Add ``alerts`` and its actions to the command line."""
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "alerts",
-            help="Alerts: list, show, acknowledge, mute, resolve, accept, reopen, notify",
+            help="List, show, acknowledge, mute, resolve and send alerts",
             description="Exit status: 0 done, 1 if `list` shows an open slowdown or `notify` could not deliver "
             "a message, 3 if the alert database or the store cannot be used, 4 wrong usage.",
         )
@@ -59,11 +59,13 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         show = actions.add_parser("show", help="Show one alert: cause, evidence, series, log")
         show.add_argument("--json", action="store_true", help="print one JSON object")
         ack = actions.add_parser("ack", help="Acknowledge an alert: somebody takes care of it")
-        mute = actions.add_parser("mute", help="Mute an alert until a day, for a reason")
+        mute = actions.add_parser("mute", help="Mute an alert until a day; needs --because")
         mute.add_argument("--until", type=_day, required=True, metavar="YYYY-MM-DD", help="last day of the mute")
         resolve = actions.add_parser("resolve", help="Resolve an alert: it is fixed")
-        baseline = actions.add_parser("new-baseline", help="Say that the new level is correct, for a reason")
-        same = actions.add_parser("no-change", help="Say that nothing changed, for a reason; the step rings no more")
+        baseline = actions.add_parser(
+            "new-baseline", help="Close an alert for good: the new level is correct; needs --because"
+        )
+        same = actions.add_parser("no-change", help="Close an alert for good: nothing changed; needs --because")
         reopen = actions.add_parser("reopen", help="Reopen an acknowledged, muted or resolved alert")
         for action in (show, ack, mute, resolve, baseline, same, reopen):
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
@@ -102,7 +104,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     exclusive = parser.add_mutually_exclusive_group()
-    exclusive.add_argument("--no-analysis", action="store_true", help="do not analyse; list the last analysis' alerts")
+    exclusive.add_argument("--no-analysis", action="store_true", help="list the alerts of the last analysis")
     exclusive.add_argument("--no-list", action="store_true", help="analyse but list nothing; exit status 0 in any case")
 
 

@@ -41,9 +41,9 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "bisect",
             help="Find the first bad commit of an alert",
-            description="Measure commits of the alert's range on this machine, all of them with the current benchmark "
-            "definition and toolchain, halve the range each time, and name the first bad commit. The working tree "
-            "is not touched. Both ends are measured first. "
+            description="Measure both ends of the alert's range on this machine, then halve the range until one commit "
+            "is left. All commits are measured with the current benchmark definition and "
+            "toolchain. The working tree is not touched. "
             "Exit status: 0 found, 1 the ends do not differ on this machine as recorded, "
             "3 inconclusive (the range is unknown, an end cannot be measured, measurements scatter too much), "
             "4 wrong usage.",
@@ -53,8 +53,8 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--widen",
             action="store_true",
-            help="if the good end is already bad on this machine, or the bad end still good, extend the range to "
-            "commits that were measured before or after the range",
+            help="extend the range to commits measured before or after it, if its good end is bad on this machine, or "
+            "its bad end good",
         )
         parser.add_argument(
             "--ends",

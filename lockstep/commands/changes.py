@@ -50,8 +50,8 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
             "changes",
             help="List what became slower or faster, and why",
             description="Analyse the history and list what became slower or faster, the newest first, with the cause. "
-            "Exit status: 0 no listed slowdown, and no change without a known better direction, remains, 1 one does, "
-            "3 there is nothing to analyse, 4 wrong usage.",
+            "Exit status: 1 a slowdown is listed, or a change whose better direction is unknown; "
+            "3 there is nothing to analyse; 4 wrong usage.",
         )
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at or after this day or commit")
         add_names(parser)

@@ -27,7 +27,7 @@ def add_history(actions: Any) -> argparse.ArgumentParser:
         "history",
         help="Store launches, device memory, registers, spills … of every commit of a range as asv results",
         description="Trace and compile every commit of a range that touches the packages under test, and store the "
-        "exact quantities as results of the machine sm_90-compiled; with --toolchain of another machine, "
+        "exact quantities as results of the machine sm_90-compiled. With --toolchain the machine is "
         "sm_90-compiled@triton-3.6.0. A commit that has results is skipped.",
     )
     parser.add_argument("range", metavar="RANGE", help="commits, as for git rev-list: main~50..main, or main for all")

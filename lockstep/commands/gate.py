@@ -80,9 +80,9 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
             nargs="*",
             choices=COSTS,
             metavar="NAME",
-            help=f"also judge these costs of a call: {', '.join(COSTS)} (deterministic: do all calls give "
-            "the same bits; error: how far from the reference); without a name those that a suite states, "
-            "deterministic and error; all if it states none",
+            help=f"also judge these costs of a call: {', '.join(COSTS)}. Without names: those that the suite states, "
+            "with deterministic (all calls give the same bits) and error (distance from the reference); all if it "
+            "states none",
         )
         parser.add_argument("--ignore-fingerprints", action="store_true", help="also measure cases with unchanged code")
         parser.add_argument("--require-gpu", action="store_true", help="exit with 3 if there is no GPU")

@@ -145,7 +145,7 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         if len(runs) < args.runs:
             return INTERRUPTED
         if not failed and not rows:
-            log.error("no series was measured in every run")
+            log.error("no series was measured in every run, so nothing can be compared")
             return BROKEN
         return 2 if failed else 0
 

@@ -45,7 +45,7 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("range", help="commits, as for `lockstep run`; NEW are those without results")
         add_shards_option(parser, "divide the cases among these GPUs")
-        parser.add_argument("--budget", type=float, metavar="SECONDS", help="GPU seconds of all GPUs together")
+        parser.add_argument("--budget", type=float, metavar="SECONDS", help="most GPU seconds, of all GPUs together")
         parser.add_argument("--machine", help="machine whose results count (default: the one measured last)")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument(

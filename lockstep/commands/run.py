@@ -62,8 +62,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             type=int,
             default=REPEATS,
             metavar="N",
-            help="how often the numbers of a timed commit are repeated for commits that give the GPU the same work "
-            "(default: %(default)s); 0 times every case of every commit",
+            help="copy the numbers of a timed commit to at most N commits that give the GPU the same work "
+            "(default: %(default)s); with 0 each commit is timed",
         )
         add_script_option(parser)
         return parser

@@ -41,7 +41,7 @@ def add_script_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--script",
         metavar="'FILE ARGUMENTS'",
-        help="take the calls that a benchmark script times in place of suites: docs/scripts.md",
+        help="measure the calls that a benchmark script times, in place of suites (docs/scripts.md)",
     )
     parser.add_argument(
         "--package", action="append", default=[], metavar="NAME", help="with --script: package under test; may repeat"
@@ -56,7 +56,7 @@ def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
     """
     words = shlex.split(args.script)
     if not words:
-        raise UsageError("--script needs a file")
+        raise UsageError("--script needs a file: --script 'benchmarks/bench_rope.py 4096'")
     try:
         project = Project.of(Path(words[0]), tuple(args.package))
     except NoScript as error:

@@ -57,7 +57,7 @@ def add_launcher_option(parser: argparse.ArgumentParser) -> None:
 def run_shards(conf: Any, args: argparse.Namespace) -> int:
     """Start this command for each shard, merge what they measured, and return the exit status."""
     if args.shard:
-        raise UsageError("--shard measures one shard and --shards starts all: leave one of them out")
+        raise UsageError("--shard measures one shard, --shards starts all of them: give only one of the two options")
     results = Path(conf.results_dir)
     words = _without(_without(sys.argv[1:], "--shards"), "--launcher")
     jobs = [
@@ -118,7 +118,7 @@ def fleet_of(text: str) -> tuple[Shard, ...]:
         here = [gpu.uuid for gpu in all_gpus()]
     except NoGpu as error:
         if text == "all":
-            raise UsageError(f"{error}. --shards N divides the cases all the same") from error
+            raise UsageError(f"{error}. Write a number instead: --shards N needs no GPU") from error
         here = []
     if text.isdecimal():
         gpus = here[: int(text)] if int(text) <= len(here) else numbered(int(text))

@@ -52,7 +52,7 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("family", nargs="?", help="a family, or one of its suites (grouped.mlp)")
         parser.add_argument(
-            "--forget", action="store_true", help="drop what Triton's tuners chose (results/tuned.json), and end"
+            "--forget", action="store_true", help="delete the choices of Triton's tuners (results/tuned.json)"
         )
         parser.add_argument(
             "--case",
@@ -171,10 +171,10 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
 def _forget(file: Path, args: argparse.Namespace) -> int:
     """Drop the choices of Triton's tuners."""
     if not args.forget or args.family is not None:
-        raise UsageError("name a family to tune, or give --forget alone to drop what Triton's tuners chose")
+        raise UsageError("name a family to tune, or give --forget alone to delete the choices of Triton's tuners")
     known = file.exists()
     file.unlink(missing_ok=True)
-    log.info(f"dropped {file}: kernels are tuned again" if known else f"nothing was chosen yet: there is no {file}")
+    log.info(f"deleted {file}: kernels are tuned again" if known else f"there are no choices to delete: no {file}")
     return 0
 
 

@@ -24,8 +24,8 @@ Kind = Literal[
 ]
 
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
-#: "noise": the machine code did not change, or the change is no larger than changes of unchanged code. "moved": the
-#: series moved to another GPU, which explains the change. "": reported.
+#: "noise": the machine code is equal on both sides, or the series changed as much where the machine code was equal.
+#: "moved": the series moved to another GPU, which explains the change. "": reported.
 Suppressed = Literal["", "small", "unsure", "noise", "moved"]
 
 #: Names of the evidence that a move to another GPU explains a step.
