@@ -86,17 +86,9 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         *chosen,
         Input("version", "data"),
     )
-    def fill(
-        state: str,
-        family: str | None,
-        machine: str | None,
-        owner: str | None,
-        search: str | None,
-        sort: str | None,
-        at: int | None,
-        _version: str | None,
-    ) -> Any:
-        choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
+    def fill(state: str, *values: Any) -> Any:
+        *filters, sort, at, _version = values
+        choice = chosen_by(state, *(text or "" for text in filters))
         order: Order = sort if sort in _SORTS else "urgent"
         # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
         moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}

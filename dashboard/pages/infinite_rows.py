@@ -118,23 +118,6 @@ def percents(logs: Floats) -> list[float | None]:
 #: Maximum rows of one block, whatever the request.
 MOST_ROWS = 1000
 
-_TEXT: dict[str, Callable[[str, str], bool]] = {
-    "contains": lambda value, operand: operand in value,
-    "notContains": lambda value, operand: operand not in value,
-    "equals": lambda value, operand: value == operand,
-    "notEqual": lambda value, operand: value != operand,
-    "startsWith": lambda value, operand: value.startswith(operand),
-    "endsWith": lambda value, operand: value.endswith(operand),
-}
-_NUMBER: dict[str, Callable[[float, float], bool]] = {
-    "equals": lambda value, operand: value == operand,
-    "notEqual": lambda value, operand: value != operand,
-    "lessThan": lambda value, operand: value < operand,
-    "lessThanOrEqual": lambda value, operand: value <= operand,
-    "greaterThan": lambda value, operand: value > operand,
-    "greaterThanOrEqual": lambda value, operand: value >= operand,
-}
-
 
 def chosen_rows(table: T, columns: Columns[T], request: Mapping[str, Any], search: str = "") -> Sequence[int]:
     """Return the indices of the rows that match a request's filter and a search, in the request's order.
@@ -189,29 +172,15 @@ def _mentions(index: int, texts: Sequence[Sequence[str]], words: Sequence[str]) 
 
 
 def _passes(value: Any, model: Mapping[str, Any]) -> bool:
-    parts = model.get("conditions")
-    if isinstance(parts, list) and parts:
-        results = [_passes(value, part) for part in parts if isinstance(part, Mapping) and "conditions" not in part]
-        return any(results) if model.get("operator") == "OR" else all(results)
-    kind = str(model.get("type", ""))
-    operand = model.get("filter")
-    if kind in ("blank", "notBlank"):
-        return bool(value is None or value == "") == (kind == "blank")
+    """Return whether a value passes one of the filters that ``series_grid`` offers."""
+    kind, operand = model.get("type"), model.get("filter")
     if model.get("filterType") == "number":
-        return operand is None or _passes_number(value, kind, operand, model.get("filterTo"))
-    test = _TEXT.get(kind)
-    return test is None or test(str(value or "").lower(), str(operand or "").lower())
-
-
-def _passes_number(value: Any, kind: str, operand: Any, end: Any) -> bool:
-    if not all(isinstance(bound, int | float) for bound in (operand, 0 if end is None else end)):
-        return True
-    if not isinstance(value, int | float):
-        return False
-    if kind == "inRange":
-        return end is None or operand < value < end
-    test = _NUMBER.get(kind)
-    return test is None or test(value, operand)
+        if not isinstance(operand, int | float):
+            return True
+        number = value if isinstance(value, int | float) else math.nan
+        return {"greaterThan": number > operand, "lessThan": number < operand}.get(str(kind), True)
+    text, wanted = str(value or "").lower(), str(operand or "").lower()
+    return {"contains": wanted in text, "equals": text == wanted}.get(str(kind), True)
 
 
 def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:

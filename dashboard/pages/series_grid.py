@@ -69,13 +69,18 @@ def connect(app: Dash, page: str) -> None:
 
 def text(field: str, header: str, width: int, **options: Any) -> Column:
     """Return a column of text, ``width`` pixels wide. ``options`` are further options of AG Grid's column."""
-    return {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"} | options
+    return (
+        {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"}
+        | {"filterParams": {"filterOptions": ["contains", "equals"], "maxNumConditions": 1}}
+        | options
+    )
 
 
 def number(field: str, header: str, width: int, **options: Any) -> Column:
     """Return a column of numbers. ``options`` are further options of AG Grid's column."""
     column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
-    return column | {"filter": "agNumberColumnFilter"} | options
+    params = {"filterOptions": ["greaterThan", "lessThan"], "maxNumConditions": 1}
+    return column | {"filter": "agNumberColumnFilter", "filterParams": params} | options
 
 
 def grid_function(name: str) -> dict[str, str]:
