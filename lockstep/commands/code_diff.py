@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.code_history import Packages
 from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
 
@@ -39,6 +42,11 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
         metavar=("BASE", "HEAD"),
         help=f"compile BASE, or the working tree, under two toolchains; each is {FORMS}",
     )
+    diff.add_argument(
+        "--releases",
+        metavar="triton==3.5.1..3.7.0",
+        help="compile BASE, or the working tree, under each release of this range, and compare neighbours",
+    )
     add_find_links(diff)
     diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
     diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity is worse in HEAD")
@@ -47,11 +55,39 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
 
 
 def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    """Compare two commits or two toolchains for each target, report, and return the exit status.
+    """Compare two commits, or neighbouring toolchains, for each target, report, and return the exit status.
 
     Raises:
         RefError, TracingFailed, UnknownToolchain, ToolchainError: a commit or a toolchain cannot be used.
     """
+    if not args.releases:
+        return _run_pair(args, packages, suites, targets)[0]
+    if args.toolchain or args.head is not None:
+        raise UsageError("--releases compares toolchains at one commit: leave out --toolchain and HEAD")
+    statuses, lines = [], []
+    for pair in pairwise(releases(args.releases)):
+        of_pair = argparse.Namespace(**(vars(args) | {"toolchain": pair}))
+        status, comparisons = _run_pair(of_pair, packages, suites, targets)
+        statuses.append(status)
+        lines += [_in_short(pair[1], comparison) for comparison in comparisons]
+    if not args.json:
+        print("\n".join(["", "In short:", *lines]))
+    return next((status for status in (BAD_NEWS, BROKEN) if status in statuses), OK)
+
+
+def _in_short(toolchain: str, comparison: Comparison) -> str:
+    """Return what a release changed, compared with the one before it, in a line."""
+    changed, total = comparison.counts["changed"], sum(comparison.counts.values())
+    worse = Counter(change.quantity for change in comparison.quantities for _ in change.cases if change.worse)
+    named = ", ".join(f"{quantity} of {count}" for quantity, count in worse.most_common())
+    counted = f"{changed} of {total} cases changed" if changed else f"none of {total} cases changed"
+    return f"{toolchain} ({comparison.target.name}): {counted}" + (f"; worse: {named}" if named else "")
+
+
+def _run_pair(
+    args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
+) -> tuple[int, Sequence[Comparison]]:
+    """Compare two commits or two toolchains; return the exit status and a comparison for each target."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import compare
     from lockstep.machine_code.differences.report import diff_lines
@@ -62,7 +98,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         base, head = _sides(args, packages, trees)
         if absent := absent_families(suites, base.root, head.root):
             lacking = f"{base.name} lacks" if _of_toolchains(args) else f"neither {base.name} nor {head.name} has"
-            return fail(BROKEN, f"nothing to compare: {lacking} the family {absent}")
+            return fail(BROKEN, f"nothing to compare: {lacking} the family {absent}"), ()
         out = wide_console()
         comparisons = []
         for target in targets:
@@ -79,6 +115,11 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         at = {"commit": _commit(args)} if _of_toolchains(args) else {}
         print(json.dumps({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2))
     _summarize(comparisons, args)
+    return _status(comparisons, base.label, args), comparisons
+
+
+def _status(comparisons: Sequence[Comparison], base: str, args: argparse.Namespace) -> int:
+    """Return the exit status of a comparison, and say why there is no verdict."""
     kinds = {change.kind for comparison in comparisons for change in comparison.changes}
     known = any(comparison.same_sources or set(comparison.counts) - {"unknown"} for comparison in comparisons)
     if kinds and not known:
@@ -88,7 +129,7 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         return BAD_NEWS
     if args.worse and (lost := [key for comparison in comparisons for key in comparison.lost]):
         first = " ".join(lost[0])
-        return fail(BROKEN, f"no verdict: only {base.label} has exact quantities of {len(lost)} cases, first {first}")
+        return fail(BROKEN, f"no verdict: only {base} has exact quantities of {len(lost)} cases, first {first}")
     if not args.exit_code or not kinds:
         return OK
     if kinds - {"unknown"}:

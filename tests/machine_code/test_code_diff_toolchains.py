@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sys
 import textwrap
 from importlib.metadata import version
 
@@ -9,6 +11,8 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_environment, other_triton
 
+from lockstep.commands import code_diff
+from lockstep.commands.cli import main
 from lockstep.compare.match_two_sides import Side, compare, differing, run_of
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -151,6 +155,21 @@ def test_wrong_words_are_usage(project):
     ):
         code, shown = diff(project, *arguments)
         assert (code, said in shown) == (4, True), shown
+
+
+def test_each_release_is_compared_with_the_one_before_it(project, monkeypatch, capsys):
+    # The environments stand for releases, which pip would have to install.
+    monkeypatch.setattr(code_diff, "releases", lambda text: ["../unfused", "installed", "installed"])
+    monkeypatch.setattr(sys, "argv", ["lockstep", "code", "diff", "--releases", "x==1..2", "--target", "sm_90"])
+    monkeypatch.chdir(project.root)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (0, None)
+    shown = capsys.readouterr().out
+    assert shown.index("sm_90: ../unfused → installed") < shown.index("sm_90: installed → installed")
+    first, second = shown[shown.index("In short:") :].splitlines()[1:3]
+    assert re.fullmatch(r"installed \(sm_90\): \d of \d+ cases changed", first)
+    assert re.fullmatch(r"installed \(sm_90\): none of \d+ cases changed", second)
 
 
 def test_without_a_commit_the_working_tree_is_compared_with_head(project):
