@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.line import Line
 from lockstep.history.model import Commit
 from lockstep.history.problems import Problem
@@ -135,16 +136,29 @@ class Catalog:
     def seal(self) -> None:
         """Store a checksum of the whole manifest, unless it is stored. The next write deletes the checksum.
 
-        Call this and ``damaged`` while no other process writes.
+        Call this and ``verify`` while no other process writes.
         """
         if not self._seal.exists():
             temporary = self._seal.with_suffix(".tmp")
             temporary.write_text(self._checksum())
             temporary.replace(self._seal)
 
-    def damaged(self) -> bool:
-        """Return whether the manifest differs from its checksum. A process that was killed may have stored none."""
-        return self._seal.exists() and self._seal.read_text() != self._checksum()
+    def verify(self) -> None:
+        """Compare the manifest with its checksum, unless a process was killed before it stored one.
+
+        Raises:
+            DamagedCache: they differ.
+        """
+        if self._seal.exists() and self._seal.read_text() != self._checksum():
+            raise DamagedCache(f"{self._path.name} has another checksum")
+
+    @contextmanager
+    def verified(self) -> Iterator[None]:
+        """Run a block that reads the manifest, and verify the manifest after it, whatever the block raises."""
+        try:
+            yield
+        finally:
+            self.verify()
 
     def _checksum(self) -> str:
         with self._connection() as connection:

@@ -7,13 +7,16 @@ import time
 
 #: Result codes that do not mean damage: the file is locked, cannot be opened or cannot be written.
 _NOT_DAMAGE = (
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
 )
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether an error of SQLite means that the file is damaged. A mistake of the caller does not mean that."""
+    """Return whether an error of SQLite means that the file is damaged, or that its disk is full ("disk I/O error").
+
+    A mistake of the caller does not mean that.
+    """
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     mistake = isinstance(error, sqlite3.ProgrammingError)
     return isinstance(error, sqlite3.DatabaseError) and not mistake and code not in _NOT_DAMAGE

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -140,9 +141,8 @@ class Store:
             StoreError: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
         """
         snapshot, age = self._snapshot, time.monotonic() - self._looked
-        if snapshot is not None and age < self._patience and not self._checks.failed:
-            return snapshot
-        if snapshot is not None and self.trouble.text and time.monotonic() - self._tried < _RETRY_S:
+        waits = age < self._patience or (self.trouble.text and time.monotonic() - self._tried < _RETRY_S)
+        if snapshot is not None and waits and not self._checks.failed:
             return snapshot
         # Do not return an old snapshot, because parts that it needs may have been deleted.
         old = snapshot is None or age > _OLD or self._checks.failed
@@ -174,7 +174,7 @@ class Store:
             try:
                 changed, gone, points = self._update(current, wait)
             except (DamagedCache, sqlite3.DatabaseError, OSError) as error:
-                if isinstance(error, DamagedCache) or is_damage(error):
+                if isinstance(error, DamagedCache) or (is_damage(error) and not refused_by_disk(error, self.cache)):
                     move_aside(self.cache, self._folder, str(error))
                 elif self._parts.exists():  # if not, somebody deleted the cache meanwhile
                     raise
@@ -211,15 +211,16 @@ class Store:
             self._folder = identity(self.cache)
             if alone:
                 read = self._read_files(current)
-        self._load(current)
+            loaded = self._loaded(current, alone)
+        if loaded:
+            self._snapshot, self._loaded_parts, self._loaded_state = loaded
         return read
 
     def _read_files(self, current: Scan) -> tuple[int, int, int]:
         if self._parts.exists() and not self._manifest.exists():
             raise DamagedCache(f"{self._manifest.name} is missing")
         catalog = Catalog(self._manifest)
-        if catalog.damaged():
-            raise DamagedCache(f"{self._manifest.name} has another checksum")
+        catalog.verify()
         self._parts.mkdir(exist_ok=True)
         with catalog.reading() as reading:
             known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
@@ -285,19 +286,29 @@ class Store:
                     raise
         return self._rules
 
-    def _load(self, current: Scan) -> None:
+    def _loaded(self, current: Scan, alone: bool) -> tuple[Results, tuple[Path, ...], tuple[Any, ...]] | None:
+        """Return a new snapshot, its parts and a state that tells when to load again; ``None`` if nothing changed.
+
+        The manifest is verified after it was read if no other process writes (``alone``).
+        """
         strays = current.problems
         if aside := moved_aside(self.cache):
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
-        with Catalog(self._manifest).reading() as reading:
+        catalog = Catalog(self._manifest)
+        with catalog.reading() as reading:
             state = (reading.stored_text("generation"), strays, self._read_rules())
             # A manifest that another process is making again has no order of commits yet. It holds too few results.
             complete = self._snapshot is None or reading.stored_text("history")
-            if state != self._loaded_state and complete:
-                contents = with_versions(load(self.root, self._parts, reading, strays, self._rules), self._reader)
-                self._snapshot = Results(contents, self._reader)
-                self._loaded_parts = tuple(path for paths in contents.parts.values() for path in paths)
-                self._loaded_state = state
+            if state == self._loaded_state or not complete:
+                return None
+            try:
+                with catalog.verified() if alone else nullcontext():
+                    contents = with_versions(load(self.root, self._parts, reading, strays, self._rules), self._reader)
+            except ValueError as error:
+                # A text of it was damaged before its checksum was stored.
+                raise DamagedCache(f"{self._manifest.name} cannot be read: {error}") from error
+        parts = tuple(path for paths in contents.parts.values() for path in paths)
+        return Results(contents, self._reader), parts, state
 
 
 _DAMAGED = "this cache was damaged and made again from the result files: if it happens again, check the disk"

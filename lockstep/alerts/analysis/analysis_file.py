@@ -136,7 +136,7 @@ class AnalysisFile:
         try:
             yield
         except (sqlite3.DatabaseError, zlib.error) as error:
-            if not (is_damage(error) or isinstance(error, zlib.error)):
+            if not isinstance(error, zlib.error) and (not is_damage(error) or refused_by_disk(error, cache)):
                 raise self._refused(error) from error
             _, connection = self._connections.pop(os.getpid(), (None, None))
             if connection is not None:
