@@ -23,9 +23,17 @@ def report(commits, states="number", versions="v1", **name):
     return Reports(series(**name), commits, states, versions)
 
 
+def reported(series, commits=COMMITS):
+    """The reports of a machine that measures a family whenever it measures a series of it."""
+    measured = {}
+    for one in series:
+        measured[one.series.family] = sorted({*measured.get(one.series.family, ()), *one.commits})
+    return MachineReports("h200", commits, series, measured)
+
+
 def alerts_of(*series, commits=COMMITS):
     """The alerts of a machine with these series."""
-    found = freshness(MachineReports("h200", commits, series))
+    found = freshness(reported(series, commits))
     return [(one.topic, one.family, one.after, one.text) for one in found]
 
 
@@ -85,14 +93,14 @@ def test_what_never_had_a_number_is_not_missed():
 
 def test_a_benchmark_that_vanished():
     series = [STEADY, report(range(50)), report(range(50), case="M=1")]
-    [alert] = freshness(MachineReports("h200", COMMITS, series))
+    [alert] = freshness(reported(series))
     assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49][0], COMMITS[50][0])
     assert alert.text == "since 32323232 there is no linear.triton"
 
 
 def test_a_benchmark_that_vanished_blames_no_commit():
     """It is gone at the next commit that was measured, which need not be the one that removed it."""
-    [alert] = freshness(MachineReports("h200", COMMITS, [STEADY, report(range(50))]))
+    [alert] = freshness(reported([STEADY, report(range(50))]))
     assert (alert.suspects, alert.range) == ((), f"{COMMITS[49][0][:8]}..{COMMITS[50][0][:8]}")
     assert culprits(alert) == f"between the measured commits {COMMITS[49][0][:12]} and {COMMITS[50][0][:12]}"
 
@@ -176,7 +184,7 @@ def test_a_class_that_goes_on_under_another_name_is_named_with_it():
 
 
 def test_what_two_families_lost_at_one_commit_is_one_alert():
-    assert headline(freshness(MachineReports("h200", COMMITS, [*KEPT, *suite(50)]))[0]).startswith(
+    assert headline(freshness(reported([*KEPT, *suite(50)]))[0]).startswith(
         "several benchmarks on h200 vanished: since 32323232 there is no "
     )
 
@@ -204,7 +212,7 @@ def test_a_machine_that_never_measured_is_not_silent(newest, measured_at):
 
 def test_a_version_that_changed_is_a_change_of_the_measuring():
     versions = ["old"] * 55 + ["new"] * 5
-    reports = MachineReports("h200", COMMITS, [report(range(60), versions=versions), report(range(60), case="M=1")])
+    reports = reported([report(range(60), versions=versions), report(range(60), case="M=1")])
     [alert] = freshness(reports)
     assert (alert.topic, alert.cause.kind, alert.after) == ("version", "protocol", COMMITS[55][0])
     assert alert.before == COMMITS[54][0]
@@ -225,7 +233,7 @@ def test_five_are_named_and_the_others_counted():
 
 @pytest.mark.parametrize(("last", "old"), [(28, True), (29, False)])
 def test_what_stopped_long_ago_is_history(last, old):
-    [alert] = freshness(MachineReports("h200", COMMITS, [STEADY, report(range(last))]))
+    [alert] = freshness(reported([STEADY, report(range(last))]))
     assert alert.old == old
 
 

@@ -79,18 +79,13 @@ class _FreshnessChecks:
     def __init__(self, reports: MachineReports) -> None:
         self.reports = reports
         self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
-        measured: dict[str, set[int]] = defaultdict(set)
         for report in reports.series:
             self.by_benchmark[report.benchmark].append(report)
-            measured[report.series.family].update(report.commits)
-        self.measured: Mapping[str, Sequence[int]] = reports.measured or {
-            family: sorted(positions) for family, positions in measured.items()
-        }
-        families = Counter(position for positions in self.measured.values() for position in positions)
+        families = Counter(position for positions in reports.measured.values() for position in positions)
         #: By family, the commits that count for it.
         self.counting = {
             family: [*positions, *_after_the_end(positions, families, len(reports.commits))]
-            for family, positions in self.measured.items()
+            for family, positions in reports.measured.items()
         }
         ended = {
             name: max(report.commits[-1] for report in members)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -66,7 +66,7 @@ class MachineReports:
     machine: str
     commits: Sequence[tuple[str, int]]
     series: Sequence[Reports]
-    measured: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    measured: Mapping[str, Sequence[int]]
 
 
 def machine_reports(results: Results, machine: str, trends: Sequence[Trend]) -> MachineReports:
