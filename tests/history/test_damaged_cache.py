@@ -73,7 +73,6 @@ def forge(manifest, statement):
 
 DAMAGES = {
     "part: zeros": lambda cache, part, manifest: zero(part, 4096),
-    "part: zeros at its end": lambda cache, part, manifest: zero(part, part.stat().st_size - 4096),
     "part: bits": lambda cache, part, manifest: flip(part, 200),
     "part: one bit": lambda cache, part, manifest: flip(part, 1),
     "part: cut": lambda cache, part, manifest: cut(part, -100),
@@ -81,7 +80,6 @@ DAMAGES = {
     "parts: lost": lambda cache, part, manifest: shutil.rmtree(part.parent),
     "manifest: header": lambda cache, part, manifest: zero(manifest, 0),
     "manifest: bits": lambda cache, part, manifest: flip(manifest, 40),
-    "manifest: other bits": lambda cache, part, manifest: flip(manifest, 40, seed=1),
     "manifest: one bit": lambda cache, part, manifest: flip(manifest, 1, seed=2),
     "manifest: cut": lambda cache, part, manifest: cut(manifest, 5000),
     "manifest: text": lambda cache, part, manifest: manifest.write_text("no database" * 1000),
