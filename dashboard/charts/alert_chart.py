@@ -12,7 +12,7 @@ import numpy as np
 
 from dashboard.charts.axes import commit_axis, differing_parts
 from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles
-from dashboard.charts.trend import Figure, symbols
+from dashboard.charts.trend import Figure, stroke, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_numbers
@@ -87,20 +87,10 @@ def member_chart(
             y.insert(gap, None)
             hover.insert(gap, "")
             marks.insert(gap, style.marker)
-        colour = style.colour(scheme)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": escape(short[name.label]),
-                "x": x,
-                "y": y,
-                "text": hover,
-                "hovertemplate": f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>",
-                "line": {"color": colour, "width": 1.75, "dash": style.dash, "shape": "hv"},
-                "marker": {"color": colour, "size": 5, "symbol": marks},
-            }
-        )
+        line = stroke(style, scheme) | {"name": escape(short[name.label]), "x": x, "y": y, "text": hover}
+        line["hovertemplate"] = f"<b>{escape(name.label)}</b><br>%{{y:+.2f}}{unit}<br>%{{text}}<extra></extra>"
+        line["line"]["shape"], line["marker"]["symbol"] = "hv", marks
+        data.append(line)
     if not data:
         return None
     layout = chart_layout(scheme)

@@ -41,21 +41,7 @@ def against(
         data.append(
             {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": [low, high], "y": [low, high]}
         )
-    for variant, style in style_of.items():
-        own_points = [point for point in points if point[0].variant == variant]
-        if own_points:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": escape(variant),
-                    "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
-                    "x": [x for *_, x in own_points],
-                    "y": [y for _, y, _ in own_points],
-                    "text": [_hover(row, y, x, quantity) for row, y, x in own_points],
-                    "hovertemplate": "%{text}<extra></extra>",
-                }
-            )
+    data += dots([(row, x, y, _hover(row, y, x, quantity)) for row, y, x in points], style_of, scheme)
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
     heights = [y for trace in data for y in trace["y"]]
@@ -67,6 +53,26 @@ def against(
         scientific(layout["yaxis"])
     layout["yaxis"] |= {"title": {"text": f"{quantity.label} {quantity.unit}", "font": small}}
     return {"data": data, "layout": layout}
+
+
+def dots(
+    points: Sequence[tuple[Row, float, float, str]], style_of: Mapping[str, Style], scheme: Scheme
+) -> list[Figure]:
+    """Return the points of each variant as markers; a point is its row, x, y and hover text."""
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": escape(variant),
+            "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
+            "x": [x for _, x, _, _ in own],
+            "y": [y for _, _, y, _ in own],
+            "text": [hover for *_, hover in own],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+        for variant, style in style_of.items()
+        if (own := [point for point in points if point[0].variant == variant])
+    ]
 
 
 def _hover(row: Row, value: float, time: float, quantity: Quantity) -> str:

@@ -12,6 +12,7 @@ from html import escape
 from typing import Any
 
 from dashboard.charts.axes import log_axis
+from dashboard.charts.cost_against_latency import dots
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from lockstep.compare.number_format import significant
 from lockstep.compare.row import Row
@@ -45,10 +46,7 @@ def roofline(
             "y": [low * copy / 1e12, matmul / 1e12, matmul / 1e12],
         }
     ]
-    for variant, style in style_of.items():
-        variant_rows = [row for row in known if row.variant == variant]
-        if variant_rows:
-            data.append(_points(variant_rows, variant, style, scheme))
+    data += dots([_point(row, row.latency.value) for row in known if row.latency], style_of, scheme)
     layout = chart_layout(scheme)
     small = {"size": 11, "color": neutral(scheme)}
     heights = [rate for trace in data for rate in trace["y"]]
@@ -59,20 +57,8 @@ def roofline(
     return {"data": data, "layout": layout}
 
 
-def _points(rows: Sequence[Row], variant: str, style: Style, scheme: Scheme) -> dict[str, Any]:
-    reached = [(row, row.flops / row.latency.value / 1e12) for row in rows if row.latency]
-    text = [
-        f"<b>{escape(variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{significant(rate, 4)} TFLOP/s</b> at "
-        f"{significant(row.flops / row.bytes, 3)} FLOP/B" + (f"<br>bound by {row.bound}" if row.bound else "")
-        for row, rate in reached
-    ]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": escape(variant),
-        "marker": {"color": style.colour(scheme), "size": 7, "symbol": style.marker},
-        "x": [row.flops / row.bytes for row, _ in reached],
-        "y": [rate for _, rate in reached],
-        "text": text,
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+def _point(row: Row, seconds: float) -> tuple[Row, float, float, str]:
+    intensity, rate = row.flops / row.bytes, row.flops / seconds / 1e12
+    text = f"<b>{escape(row.variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br>"
+    text += f"<b>{significant(rate, 4)} TFLOP/s</b> at {significant(intensity, 3)} FLOP/B"
+    return row, intensity, rate, text + (f"<br>bound by {row.bound}" if row.bound else "")

@@ -24,8 +24,6 @@ def telemetry_panels(points: Points, scheme: Scheme) -> list[tuple[str, list[Fig
 
 def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     known = [point for point, _ in points if point.sm_mhz is not None]
-    if not known:
-        return None
     text = [
         f"SM {p.sm_mhz:.0f} MHz"
         + (f", lowest {p.sm_mhz_low:.0f}" if p.sm_mhz_low else "")
@@ -34,21 +32,16 @@ def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     ]
     # A hollow marker shows that the GPU reported a reason for a reduced clock.
     symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
-    low = _line([p.commit for p in known], [p.sm_mhz_low for p in known], scheme) | {"hoverinfo": "skip"}
-    main = _line([p.commit for p in known], [p.sm_mhz for p in known], scheme, symbols)
-    return "SM MHz", [
-        low | {"line": {"color": neutral(scheme), "width": 1, "dash": "dot"}, "mode": "lines"},
-        main | {"text": text, "hovertemplate": "%{text}<extra></extra>"},
-    ]
+    x = [p.commit for p in known]
+    low = _line(x, [p.sm_mhz_low for p in known], scheme, []) | {"hoverinfo": "skip", "mode": "lines"}
+    low["line"] = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    return ("SM MHz", [low, _line(x, [p.sm_mhz for p in known], scheme, text, symbols)]) if known else None
 
 
 def _heat(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     known = [point for point, _ in points if point.temperature_c is not None]
-    if not known:
-        return None
     text = [f"{p.temperature_c:.0f} °C" + (f", {p.power_w:.0f} W" if p.power_w else "") for p in known]
-    trace = _line([p.commit for p in known], [p.temperature_c for p in known], scheme)
-    return "°C", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
+    return ("°C", [_line([p.commit for p in known], [p.temperature_c for p in known], scheme, text)]) if known else None
 
 
 def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
@@ -58,18 +51,14 @@ def _code(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
         return None
     hashes = [tuple(str(kernel.get("code")) for kernel in kernels) for _, kernels, _ in counted]
     fresh = [place == 0 or hashes[place] != hashes[place - 1] for place in range(len(hashes))]
-    trace = _line(
-        [x for x, _, _ in counted],
-        [registers for _, _, registers in counted],
-        scheme,
-        ["diamond" if new else "line-ew-open" for new in fresh],
-    )
     text = [
         code_words(kernels) + ("<br>code changed" if new else "")
         for (_, kernels, _), new in zip(counted, fresh, strict=True)
     ]
+    symbols = ["diamond" if new else "line-ew-open" for new in fresh]
+    trace = _line([x for x, _, _ in counted], [registers for *_, registers in counted], scheme, text, symbols)
     trace["line"] |= {"shape": "hv"}
-    return "registers", [trace | {"text": text, "hovertemplate": "%{text}<extra></extra>"}]
+    return "registers", [trace]
 
 
 def kernels_of(point: Point) -> list[Mapping[str, Any]]:
@@ -91,8 +80,17 @@ def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
     return "<br>".join(lines)
 
 
-def _line(xs: Sequence[int], ys: Sequence[Any], scheme: Scheme, symbols: Sequence[str] = ()) -> Figure:
+def _line(
+    xs: Sequence[int], ys: Sequence[Any], scheme: Scheme, text: Sequence[str], symbols: Sequence[str] = ()
+) -> Figure:
     colour = neutral(scheme)
-    marker = {"color": colour, "size": 5, "symbol": list(symbols) or "circle"}
-    line = {"color": colour, "width": 1.25}
-    return {"type": "scatter", "mode": "lines+markers", "marker": marker, "line": line, "x": list(xs), "y": list(ys)}
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "marker": {"color": colour, "size": 5, "symbol": list(symbols) or "circle"},
+        "line": {"color": colour, "width": 1.25},
+        "x": list(xs),
+        "y": list(ys),
+        "text": list(text),
+        "hovertemplate": "%{text}<extra></extra>",
+    }

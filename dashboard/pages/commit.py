@@ -12,10 +12,10 @@ import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from numpy.typing import NDArray
 
-from dashboard.address import CommitAddress, link
+from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.controls import search_field
 from dashboard.pages.infinite_rows import Columns, block, cells, or_none, percents, series_columns, times_columns
-from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, waiting
+from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.commit_notes import read_log
@@ -77,7 +77,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 + "at which it was measured: the geometric mean over its series, above 1× is faster.",
                 className="dim hint",
             ),
-            loading(html.Div(waiting(), id="commit-families", className="cards")),
+            loading(html.Div(waiting(), id="commit-families")),
             html.Div(search_field("commit-search"), className="controls"),
             grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "Nothing was measured."),
         ]
@@ -130,46 +130,36 @@ def find(results: Results, text: str) -> Commit | None:
 
 
 def families(comparison: CommitComparison) -> list[Any]:
-    """Return a card for each suite: its overall change, and the number of series with each verdict.
+    """Return a table of the suites, the gravest verdicts first: the overall change, and the series with each verdict.
 
-    Of more than ``MOST_FAMILIES`` suites, only those with the gravest verdicts have a card. All others are
-    only counted.
+    Of more than ``MOST_FAMILIES`` suites, the others are only counted.
     """
     rank = comparison.rows.series_keys.suite[comparison.rows.columns["key"]]
-    suites, first = np.unique(rank, return_index=True)
     # The series are sorted by gravity of their verdicts, so a suite's first series gives the suite's gravity.
-    loudest = np.sort(first[np.argsort(first)[:MOST_FAMILIES]])
-    shown = sorted(loudest.tolist(), key=lambda place: comparison.rows.key_at(place).suite)
-    cards = [_family(comparison, np.flatnonzero(rank == rank[place])) for place in shown]
-    if len(suites) > MOST_FAMILIES:
-        omitted = f"and {whole(len(suites) - MOST_FAMILIES)} more families: the table below has all series"
-        cards.append(html.Div(html.Span(omitted, className="card-note dim"), className="count-card"))
-    return cards
+    first = np.sort(np.unique(rank, return_index=True)[1])
+    rows = [_family(comparison, np.flatnonzero(rank == rank[place])) for place in first[:MOST_FAMILIES].tolist()]
+    verdicts = [f"{SIGNS[verdict]} {word(verdict, 'seconds')}" for verdict in LOUDEST]
+    parts = [table(("Family", "Speed ×", *verdicts, "Against"), rows, "Families")]
+    if len(first) > MOST_FAMILIES:
+        omitted = f"and {whole(len(first) - MOST_FAMILIES)} more families: the table below has all series"
+        parts.append(html.P(omitted, className="dim"))
+    return parts
 
 
-def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> Any:
+def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> list[Any]:
     differences = comparison.differences.select(places)
     mean = geomean(differences.worse)
     counts = Counter(differences.verdict.tolist())
-    texts: list[Any] = []
-    [unit] = comparison.rows.select(places[:1]).units
-    for code, verdict in enumerate(LOUDEST):
-        if counts[code]:
-            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, unit)}"
-            texts += [" · " if texts else "", html.Span(text, className="nowrap")]
     key = comparison.rows.key_at(int(places[0]))
     earlier = comparison.earlier.get(key.suite)
-    against: list[Any] = ["against ", commit_link(earlier, key.machine)] if earlier else ["measured first"]
-    number = "–" if math.isnan(mean) else f"{math.exp(-mean):.3f}×"
-    return html.Div(
-        [
-            html.Span(key.suite, className="card-label mono"),
-            html.Span(number, className="card-number", title="geometric mean, above 1 is faster"),
-            html.Span(texts, className="card-note dim"),
-            html.Span(against, className="card-note dim"),
-        ],
-        className="count-card",
-    )
+    numbers = [whole(counts[code]) if counts[code] else "" for code in range(len(LOUDEST))]
+    classes = ["number slower" if verdict == "slower" else "number" for verdict in LOUDEST]
+    return [
+        html.Td(dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link mono")),
+        html.Td("–" if math.isnan(mean) else f"{math.exp(-mean):.3f}", className="number strong"),
+        *(html.Td(text, className=kind) for text, kind in zip(numbers, classes, strict=True)),
+        html.Td(commit_link(earlier, key.machine) if earlier else "measured first"),
+    ]
 
 
 def _elsewhere(asked: str, shown: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The page that compares a base with a head, which may differ in commit, machine, variant or toolchain."""
+"""The page that compares a base with a head, which may differ in commit, machine or variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboard.pages.controls import choice, menu, optional_menu
 from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of, toolchain_text
+from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_of_suite import suites
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
@@ -31,8 +31,8 @@ MOST, MOST_POINTS = 100, 2000
 #: Maximum number of suites in the menu. The reader finds other suites by typing.
 OFFERED = 200
 
-#: Keys of the address: machine, toolchain, commit and variant of base (b…) and head (h…), then what is compared.
-KEYS = ("bm", "bt", "bc", "bv", "hm", "ht", "hc", "hv", "quantity", "suite", "l2")
+#: Keys of the address: machine, commit and variant of base (b…) and head (h…), then what is compared.
+KEYS = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
 
 _QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
 
@@ -46,12 +46,13 @@ def layout(results: Results, search: str) -> Any:
     caches = sorted(
         {series.axis("l2") for machine in set(machines.values()) for series in results.series(machine)} - {""}
     )
+    any_ratio = any(benchmark.is_ratio for benchmark in results.benchmarks.values())
     controls = [
         *_side(results, "b", "Base", machines["b"], chosen),
         *_side(results, "h", "Head", machines["h"], chosen),
     ]
     filters = [
-        choice("compare-quantity", "Compare", _QUANTITIES, chosen["quantity"]),
+        choice("compare-quantity", "Compare", _QUANTITIES, chosen["quantity"], hidden=not any_ratio),
         optional_menu("compare-suite", "Suite", suites, chosen["suite"], "all", className="filter"),
         choice("compare-l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
     ]
@@ -75,20 +76,17 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         @app.callback(
             Output(f"compare-{side}c", "data"),
             Output(f"compare-{side}c", "value"),
-            Output(f"compare-{side}t", "data"),
             Output(f"compare-{side}v", "data"),
             Input(f"compare-{side}m", "value"),
-            Input(f"compare-{side}t", "value"),
             Input("version", "data"),
             State(f"compare-{side}c", "value"),
             prevent_initial_call=True,
         )
-        def options(machine: str, toolchain: str | None, _: str | None, commit: str | None) -> Any:
+        def options(machine: str, _: str | None, commit: str | None) -> Any:
             results = store.current()
-            commits = commit_options(results, machine, toolchain or "")
+            commits = commit_options(results, machine)
             listed = any(option["value"] == commit for option in commits)
-            value = commit if listed else commits[0]["value"] if commits else None
-            return commits, value, toolchains(results, machine), variants(results, machine)
+            return commits, commit if listed else commits[0]["value"], variants(results, machine)
 
     @app.callback(
         Output("compare-suite", "data"),
@@ -134,15 +132,9 @@ def body(
     base_run, head_run = run_of(results, base), run_of(results, head)
     if base_run is None or head_run is None:
         side, missing = ("base", base) if base_run is None else ("head", head)
-        toolchain = chosen["bt" if side == "base" else "ht"]
-        if missing.commit or not toolchain:
-            statement = f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}."
-            hint = f"Choose another commit of {side}."
-        else:
-            # The choice of a toolchain stays when the machine changes.
-            statement = f"{missing.machine} has no commit with this toolchain: {toolchain}."
-            hint = f"Choose another toolchain of {side}, or clear it to compare any."
-        return [html.Div([html.P(statement, className="strong"), html.P(hint)], className="card empty")]
+        statement = f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}."
+        choose = html.P(f"Choose another commit of {side}.")
+        return [html.Div([html.P(statement, className="strong"), choose], className="card empty")]
     quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
     comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"], findings)
     parts: list[Any] = [html.P(_summary(comparison), className="said")]
@@ -184,12 +176,8 @@ def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
     return sorted({*matches, *([chosen] if chosen in names else [])})
 
 
-def commit_options(results: Results, machine: str, toolchain: str = "") -> list[dict[str, str]]:
-    """Return a machine's commits for a menu, the newest first, restricted to a toolchain ("" for any).
-
-    The commits off the line come last.
-    """
-    runs = {run.commit: run for run in results.runs if run.machine == machine}
+def commit_options(results: Results, machine: str) -> list[dict[str, str]]:
+    """Return a machine's commits for a menu, the newest first. The commits off the line come last."""
     return [
         {
             "value": commit.hash,
@@ -198,13 +186,7 @@ def commit_options(results: Results, machine: str, toolchain: str = "") -> list[
             ),
         }
         for commit in (*reversed(results.commits(machine)), *reversed(results.apart(machine)))
-        if toolchain in ("", toolchain_text(runs[commit.hash]))
     ]
-
-
-def toolchains(results: Results, machine: str) -> list[str]:
-    """Return the toolchains that a machine was measured with, the newest first."""
-    return list(dict.fromkeys(toolchain_text(run) for run in reversed(results.runs_of(machine))))
 
 
 def variants(results: Results, machine: str) -> list[str]:
@@ -232,17 +214,14 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:
-    toolchain = chosen[f"{side}t"]
-    commits = commit_options(results, machine, toolchain)
+    commits = commit_options(results, machine)
     values = [commit["value"] for commit in commits]
-    first = values[min(1, len(values) - 1)] if side == "b" and values else values[0] if values else None
+    first = values[min(1, len(values) - 1)] if side == "b" else values[0]
     # People type and paste short hashes.
     commit = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
-    tools, own_variants = toolchains(results, machine), variants(results, machine)
     return [
         html.Span(label, className="side"),
         menu(f"compare-{side}m", "Machine", list(results.machines), machine),
-        optional_menu(f"compare-{side}t", "Toolchain", tools, toolchain, "any", searchable=False),
         menu(f"compare-{side}c", "Commit", commits, commit, searchable=True, limit=100, className="commit"),
-        optional_menu(f"compare-{side}v", "Variant", own_variants, chosen[f"{side}v"], "each", limit=100),
+        optional_menu(f"compare-{side}v", "Variant", variants(results, machine), chosen[f"{side}v"], "each", limit=100),
     ]

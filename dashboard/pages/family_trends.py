@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +10,17 @@ import numpy as np
 from dash import html
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.apart import Apart
 from dashboard.charts.axes import sourced
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.change_marks import marks, release_marks
 from dashboard.charts.family_speedup import family_speedup
 from dashboard.charts.theme import BEST, Scheme, Style
-from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend
+from dashboard.charts.trend import MARKED, Figure, trend
 from dashboard.charts.variant_styles import suite_styles
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import rows_over
 from lockstep.compare.row import described
-from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import checks_of, reported_changes
 from lockstep.history.model import SeriesKey
@@ -41,23 +36,8 @@ _COLUMNS, _COLUMNS_ALONE = 400, 800
 LONG = 3_000
 
 
-@dataclass
-class _Cards:
-    """The charts of a page, one card each, in their order."""
-
-    results: Results
-    address: FamilyAddress
-    cards: list[Any] = field(default_factory=list)
-
-    def add(self, heading: list[Any], figure: Figure | None, label: str, kind: str = "") -> None:
-        """Add a chart; ``None`` stands for a chart without a number."""
-        chart: Any = html.P("No number at any commit.", className="dim empty")
-        commits = self.results.commits(self.address.machine)
-        if figure is not None:
-            figure = by_date(figure, commits) if self.address.axis == "date" else figure
-            identity = {"type": "family-chart", "at": len(self.cards)}
-            chart = graph(sourced(figure, self.address.machine, commits), label, id=identity)
-        self.cards.append(html.Figure([html.Figcaption(heading), chart], className=f"card {kind}".strip()))
+#: A chart (``None`` without a number), its caption, and what screen readers say.
+_Chart = tuple[Figure | None, list[Any], str]
 
 
 def trends(
@@ -79,15 +59,21 @@ def trends(
     shown = [key for key in keys if key.case in cases and key.variant in style_of]
     long = len(commits) > MARKED or len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
-    apart_rows = rows_over(results, address.machine, shown, address.quantities if long else None, apart=True)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     zoom = in_order(address.zoom, commits) if address.axis == "date" else address.zoom
     releases = release_marks(results, address.machine, repo, scheme) if repo else ()
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
-    charts = _Cards(results, address)
+    drawn: list[_Chart] = []
     best = [key for key in keys if key.variant == BEST and BEST in style_of]
-    changes = [(key.case, change) for key in best for change in reported_changes(results, key, machine_findings)]
-    _add_all_shapes(charts, best, style_of, scheme, [*marks(changes, commits, place, scheme), *releases], zoom)
+    series = [
+        one for one in results.keys(address.machine).series_of(best) if results.benchmarks[one.benchmark].is_ratio
+    ]
+    if len(series) > 1:
+        changes = [(key.case, change) for key in best for change in reported_changes(results, key, machine_findings)]
+        told = [*marks(changes, commits, place, scheme), *releases]
+        figure = family_speedup(list(results.trends(series)), commits, style_of[BEST], scheme, told, zoom)
+        heading = [mono(f"{BEST}, {len(series)} shapes"), html.Span("Speedup ×, geometric mean")]
+        drawn.append((figure, heading, f"Speedup of {address.suite} over the commits"))
     for case in cases:
         own_keys = [key for key in shown if key.case == case]
         case_rows = rows.of(own_keys)
@@ -108,41 +94,20 @@ def trends(
                     [*marks(checks if name == "error" else found, commits, place, scheme), *releases],
                     zoom,
                     columns if long else 0,
-                    _apart(results, address.machine, apart_rows.of(own_keys), name),
                 )
-            charts.add(heading, figure, f"{quantity.label} of {case} over the commits")
-    return charts.cards
+            drawn.append((figure, heading, f"{quantity.label} of {case} over the commits"))
+    return [_card(results, address, at, *parts) for at, parts in enumerate(drawn)]
 
 
-def _add_all_shapes(
-    charts: _Cards,
-    best: list[SeriesKey],
-    style_of: dict[str, Style],
-    scheme: Scheme,
-    marks: list[Mark],
-    zoom: tuple[float, ...],
-) -> None:
-    """Add the chart of the speedup of all shapes, if the family has a variant ``best`` with more than one shape."""
-    results, machine = charts.results, charts.address.machine
-    series = [one for one in results.keys(machine).series_of(best) if results.benchmarks[one.benchmark].is_ratio]
-    trends = list(results.trends(series)) if len(series) > 1 else []
-    figure = family_speedup(trends, results.commits(machine), style_of[BEST], scheme, marks, zoom) if trends else None
+def _card(
+    results: Results, address: FamilyAddress, at: int, figure: Figure | None, heading: list[Any], label: str
+) -> Any:
+    commits = results.commits(address.machine)
+    chart: Any = html.P("No number at any commit.", className="dim empty")
     if figure is not None:
-        heading = [mono(f"{BEST}, {len(trends)} shapes"), html.Span("Speedup ×, geometric mean")]
-        charts.add(heading, figure, f"Speedup of {charts.address.suite} over the commits", "whole")
-
-
-def _apart(results: Results, machine: str, rows: RowTable, quantity: str) -> dict[str, list[Apart]]:
-    """Return the numbers of a quantity at the commits off the line, by variant."""
-    commits = (*results.commits(machine), *results.apart(machine))
-    of_variant: dict[str, list[Apart]] = defaultdict(list)
-    values, at = rows.measured(quantity).tolist(), rows.columns["commit"].tolist()
-    for key, value, index in zip(rows.columns["key"].tolist(), values, at, strict=True):
-        place = results.place_of(machine, commits[index].hash)
-        if place >= 0 and not math.isnan(value):
-            variant = rows.series_keys.keys[key].variant
-            of_variant[variant].append(Apart(place, value, commit_line(commits[index])))
-    return of_variant
+        figure = by_date(figure, commits) if address.axis == "date" else figure
+        chart = graph(sourced(figure, address.machine, commits), label, id={"type": "family-chart", "at": at})
+    return html.Figure([html.Figcaption(heading), chart], className="card")
 
 
 def chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:

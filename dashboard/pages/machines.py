@@ -11,7 +11,7 @@ from dash import Dash, Input, Output, dcc, html, no_update
 from dashboard.address import link
 from dashboard.charts.axes import commit_axis, sourced
 from dashboard.charts.theme import Scheme, chart_layout, styles
-from dashboard.charts.trend import Figure
+from dashboard.charts.trend import Figure, stroke
 from dashboard.pages.machine_health import MachineHealth, health_of
 from dashboard.pages.parts import (
     age,
@@ -105,20 +105,11 @@ def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: S
     for name, points in health.controls.items():
         rates = sorted(rate for _, rate in points)
         middle = rates[len(rates) // 2]
-        style = style_of[name]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": escape(name),
-                "x": [at for at, _ in points],
-                "y": [round(100 * rate / middle, 3) for _, rate in points],
-                "text": [f"{commits[at].short} {day(commits[at].date)}" for at, _ in points],
-                "hovertemplate": "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>",
-                "line": {"color": style.colour(scheme), "width": 1.5, "dash": style.dash},
-                "marker": {"color": style.colour(scheme), "size": 4, "symbol": style.marker},
-            }
-        )
+        line = stroke(style_of[name], scheme)
+        line |= {"name": escape(name), "hovertemplate": "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>"}
+        line |= {"x": [at for at, _ in points], "y": [round(100 * rate / middle, 3) for _, rate in points]}
+        line["text"] = [f"{commits[at].short} {day(commits[at].date)}" for at, _ in points]
+        data.append(line)
     figure = chart_layout(scheme)
     begin = min((at for points in health.controls.values() for at, _ in points), default=0)
     figure["xaxis"] |= commit_axis(commits, begin=begin)

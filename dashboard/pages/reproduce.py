@@ -30,15 +30,16 @@ def series_commands(results: Results, commits: Sequence[Commit], points: Points,
         return []
     point = visible[-1]
     name = name_of(point.series, results.benchmarks[point.series.benchmark])
-    return _disclosure(
-        ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."],
+    newest = ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."]
+    working_tree = "\n".join(locked(name, in_working_tree(name), point.run.clock_state))
+    parts = [
+        html.Summary("Reproduce"),
+        html.P(newest, className="dim"),
         command_block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
-        command_block(
-            "\n".join(locked(name, in_working_tree(name), point.run.clock_state)),
-            "Commands that measure the working tree",
-        ),
-    )
+        command_block(working_tree, "Commands that measure the working tree"),
+    ]
+    return [html.Details(parts, className="reproduce")]
 
 
 def measured_with(alert: Alert, results: Results) -> list[str]:
@@ -52,12 +53,6 @@ def measured_with(alert: Alert, results: Results) -> list[str]:
         return [f"# measured with {text}" for text in with_text[:1] if text]
     return [
         f"# {side}: measured with {text}" for side, text in zip(("before", "after"), with_text, strict=True) if text
-    ]
-
-
-def _disclosure(introduction: list[Any], *parts: Any) -> list[Any]:
-    return [
-        html.Details([html.Summary("Reproduce"), html.P(introduction, className="dim"), *parts], className="reproduce")
     ]
 
 

@@ -20,7 +20,7 @@ from dashboard.pages.parts import back_link, commit_link, graph, in_browser, loa
 from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
 from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
-from dashboard.pages.series_table import apart_table, commit_table
+from dashboard.pages.series_table import commit_table
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange
@@ -144,10 +144,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             facts(shown, machine_findings),
             changes(results, address, shown),
             series_commands(results, commits, shown.points, address.zoom),
-            [
-                *commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
-                *apart_table(results, address.machine, shown.points, shown.apart, shown.what),
-            ],
+            commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
         )
 
     axis = Input("series-axis", "value")

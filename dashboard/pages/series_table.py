@@ -15,7 +15,6 @@ from lockstep.compare.number_format import significant, whole
 from lockstep.compare.row import COPIED, STATE_LABELS, Measured
 from lockstep.compare.shown_quantities import Quantity
 from lockstep.history.model import Commit, Point
-from lockstep.history.snapshot import Results
 from lockstep.record.quantity import SUITE_BENCHMARK
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.
@@ -38,30 +37,6 @@ def commit_table(
         text = f"and {count(omitted, 'older commit')}: drag along the chart to list them"
         parts.append(html.P(text, className="dim"))
     return parts
-
-
-def apart_table(results: Results, machine: str, points: Points, apart: Points, quantity: Quantity) -> list[Any]:
-    """Return a table of the newest points at commits off the line, each against the last number before its fork."""
-    if not apart:
-        return []
-    commits, off_line = results.commits(machine), results.apart(machine)
-    rows = []
-    for point, number in apart[: -MOST_ROWS - 1 : -1]:
-        commit = off_line[point.commit - len(commits)]
-        place = results.place_of(machine, commit.hash)
-        before, last = next((entry for entry in reversed(points) if entry[0].commit <= place), (None, None))
-        cells = [
-            html.Td(commit_link(commit, machine)),
-            html.Td(day(commit.date), className="dim"),
-            html.Td("–" if number is None else significant(number.value, 5), className="number"),
-            html.Td(_moved(quantity, before, last, point, number), className="number dim"),
-            html.Td(commit_link(commits[before.commit], machine) if before else "unknown"),
-            html.Td(commit.subject, className="wide"),
-        ]
-        rows.append(cells)
-    title = f"{quantity.label} {quantity.unit}"
-    head = ("Commit", "Date", title, "Change %", "Against", "Subject")
-    return [html.H2("Apart from the line"), table(head, rows, "Commits off the line")]
 
 
 def _table_cells(commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, index: int) -> list[Any]:

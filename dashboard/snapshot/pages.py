@@ -157,7 +157,7 @@ class Snapshot:
         return html.Main(
             [
                 html.H1([*commit_line(one), " on ", mono(machine)], className="answer"),
-                html.Div(commit.families(found), className="cards"),
+                *commit.families(found),
                 *(changed or [html.P("No series changed, failed or began.", className="said")]),
             ]
         )

@@ -61,17 +61,15 @@ def rows_over(
     machine: str,
     keys: Iterable[SeriesKey],
     quantities: Collection[str] | None = None,
-    apart: bool = False,
 ) -> RowTable:
     """Return all rows of the series with these keys, ordered by series and then from old to new.
 
     Args:
         quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
-        apart: return the rows at the commits off the line instead of those on the line.
     """
     names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
     series = results.keys(machine).series_of(keys)
-    return rows_of(results, machine, results.columns(machine, names, series=series, apart=apart))
+    return rows_of(results, machine, results.columns(machine, names, series=series))
 
 
 def rows_of(results: Results, machine: str, points: Columns) -> RowTable:

@@ -5,15 +5,13 @@ from compared import each
 from measured_repository import Repository
 from trees import analysed, open_store
 
-from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
+from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.pages import commit as commit_page
 from dashboard.pages import compare as compare_page
-from dashboard.pages import family as family_page
 from dashboard.pages import machines as machines_page
 from dashboard.pages import overview as overview_page
 from dashboard.pages.overview import OverviewAddress
 from dashboard.pages.series_data import chart, view
-from dashboard.pages.series_table import apart_table
 from dashboard.server.app import create_app
 from lockstep.compare.at_commit import compare_commit
 from lockstep.suite.thresholds import Thresholds
@@ -56,34 +54,20 @@ def test_compare_offers_commits_off_the_line_last(place):
 
 
 def test_charts_and_tables_show_the_point_beside_its_fork(place):
-    store, _, line, experiment = place
+    store, _, _, experiment = place
     results = store.current()
     [key] = results.keys("box").keys
     address = SeriesAddress(*key)
     shown = view(results, address, None)
-    for figure in (
-        chart(results, address, shown, "light"),
-        family_figure(results, FamilyAddress("box", key.suite, quantities=("latency",), variants=("",))),
-    ):
-        [marker] = [trace for trace in figure["data"] if trace.get("name") == "apart"]
-        assert marker["marker"]["symbol"] == "circle-open"
-        assert marker["x"] == [pytest.approx(1.3)]
-        assert experiment[:8] in marker["text"][0]
-        line_traces = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"]
-        assert all(experiment[:8] not in str(trace["text"]) for trace in line_traces)
-        low, high = figure["layout"]["yaxis"]["range"]
-        value = marker["y"][0]
-        assert low <= value <= high
-    text = words(apart_table(results, "box", shown.points, shown.apart, shown.what))
-    assert "Apart from the line" in text
-    assert f"{experiment[:8]}" in text
-    assert "+100.00" in text
-    assert line[1][:8] in text
-
-
-def family_figure(results, address):
-    cards = family_page.trends(results, address, "light")
-    return next(part.figure for part in parts(cards) if hasattr(part, "figure"))
+    figure = chart(results, address, shown, "light")
+    [marker] = [trace for trace in figure["data"] if trace.get("name") == "apart"]
+    assert marker["marker"]["symbol"] == "circle-open"
+    assert marker["x"] == [pytest.approx(1.3)]
+    assert experiment[:8] in marker["text"][0]
+    line_traces = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"]
+    assert all(experiment[:8] not in str(trace["text"]) for trace in line_traces)
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert low <= marker["y"][0] <= high
 
 
 def parts(component):

@@ -47,7 +47,7 @@ def test_what_failed_comes_first_and_the_first_commit_is_new(shown):
     assert len(compare_commit(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds)) == 0
 
 
-def test_the_page_has_a_card_a_family_and_the_numbers(shown):
+def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     store, findings = shown
     at = store.current().commits(FAST)[STEP]
     page_of, title = page(store, f"/commit/{at.hash}", "?machine=" + FAST)
@@ -59,7 +59,9 @@ def test_the_page_has_a_card_a_family_and_the_numbers(shown):
     first = answer["commit-grid"]["rowData"][0]
     assert (first["verdict"], first["sign"], first["quantity"]) == ("slower", "▼", "Speedup ×")
     assert first["before"] == pytest.approx(1.5, rel=0.01)
-    assert "3 slower" in str(answer["commit-families"])
+    told = words(answer["commit-families"]["children"])
+    assert '"\\u25bc slower"' in told
+    assert '{"children": "3", "className": "number slower"}' in told
 
 
 def test_an_address_restores_the_machine_and_takes_a_short_hash(shown):

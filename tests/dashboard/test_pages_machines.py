@@ -67,6 +67,8 @@ def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
     [turn] = one.turns
     assert turn.commit.hash == here.commits[8]
     assert turn.changes == (("torch", "2.11.0", "2.13.0"),)
+    text = words(machines.body(here.store.current(), "light", 0))
+    assert f"bm=b200&bc={here.commits[6]}&hm=b200&hc={here.commits[8]}" in text, "what the upgrade did"
     assert health_of(here.store.current(), "h200").turns == ()
 
 
