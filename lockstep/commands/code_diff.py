@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -60,6 +59,9 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     Raises:
         RefError, TracingFailed, UnknownToolchain, ToolchainError: a commit or a toolchain cannot be used.
     """
+    # Imported here: `lockstep --help` imports every verb and must start fast.
+    from lockstep.machine_code.differences.report import in_short
+
     if not args.releases:
         return _run_pair(args, packages, suites, targets)[0]
     if args.toolchain or args.head is not None:
@@ -69,19 +71,10 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
         of_pair = argparse.Namespace(**(vars(args) | {"toolchain": pair}))
         status, comparisons = _run_pair(of_pair, packages, suites, targets)
         statuses.append(status)
-        lines += [_in_short(pair[1], comparison) for comparison in comparisons]
+        lines += [f"{pair[1]}, {in_short(comparison)}" for comparison in comparisons]
     if not args.json:
         print("\n".join(["", "In short:", *lines]))
     return next((status for status in (BAD_NEWS, BROKEN) if status in statuses), OK)
-
-
-def _in_short(toolchain: str, comparison: Comparison) -> str:
-    """Return what a release changed, compared with the one before it, in a line."""
-    changed, total = comparison.counts["changed"], sum(comparison.counts.values())
-    worse = Counter(change.quantity for change in comparison.quantities for _ in change.cases if change.worse)
-    named = ", ".join(f"{quantity} of {count}" for quantity, count in worse.most_common())
-    counted = f"{changed} of {total} cases changed" if changed else f"none of {total} cases changed"
-    return f"{toolchain} ({comparison.target.name}): {counted}" + (f"; worse: {named}" if named else "")
 
 
 def _run_pair(

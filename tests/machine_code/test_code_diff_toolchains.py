@@ -159,17 +159,17 @@ def test_wrong_words_are_usage(project):
 
 def test_each_release_is_compared_with_the_one_before_it(project, monkeypatch, capsys):
     # The environments stand for releases, which pip would have to install.
-    monkeypatch.setattr(code_diff, "releases", lambda text: ["../unfused", "installed", "installed"])
+    monkeypatch.setattr(code_diff, "releases", lambda text: ["installed", "../unfused", "../unfused"])
     monkeypatch.setattr(sys, "argv", ["lockstep", "code", "diff", "--releases", "x==1..2", "--target", "sm_90"])
     monkeypatch.chdir(project.root)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (0, None)
     shown = capsys.readouterr().out
-    assert shown.index("sm_90: ../unfused → installed") < shown.index("sm_90: installed → installed")
+    assert shown.index("sm_90: installed → ../unfused") < shown.index("sm_90: ../unfused → ../unfused")
     first, second = shown[shown.index("In short:") :].splitlines()[1:3]
-    assert re.fullmatch(r"installed \(sm_90\): \d of \d+ cases changed", first)
-    assert re.fullmatch(r"installed \(sm_90\): none of \d+ cases changed", second)
+    assert re.fullmatch(r"\.\./unfused, sm_90: \d+ same, \d changed; worse: .*instructions of \d.*", first)
+    assert second == "../unfused, sm_90: same sources"
 
 
 def test_without_a_commit_the_working_tree_is_compared_with_head(project):

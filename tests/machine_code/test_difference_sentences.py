@@ -7,7 +7,7 @@ import pytest
 from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, MachineCode, Target, differences
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
 from lockstep.machine_code.differences.difference_sentences import differing
-from lockstep.machine_code.differences.report import diff_lines
+from lockstep.machine_code.differences.report import diff_lines, in_short
 
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
 MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")
@@ -204,6 +204,17 @@ def test_a_report_begins_with_the_number_of_cases_and_the_compilers():
         "    product (toy/linear.py:7): registers 168 → 170",
         "      linear tile at M=1",
     ]
+
+
+def test_a_line_never_calls_a_case_the_same_that_was_not_traced():
+    worse = replace(CODE, kernels=(made(registers=170),))
+    unknown = CaseCode((), (), unknown="cannot be imported")
+    sm90 = Target.parse("sm_90")
+    assert in_short(Comparison(sm90, {KEY: CODE}, {KEY: CODE})) == "sm_90: 1 same"
+    assert in_short(Comparison(sm90, {KEY: unknown, OTHER: unknown}, {KEY: CODE, OTHER: CODE})) == "sm_90: 2 not traced"
+    mixed = Comparison(sm90, {KEY: CODE, OTHER: unknown}, {KEY: worse, OTHER: CODE})
+    assert in_short(mixed) == "sm_90: 1 changed, 1 not traced"
+    assert in_short(Comparison(sm90, {}, {}, frozenset({"linear"}))) == "sm_90: same sources"
 
 
 @pytest.mark.parametrize(("changes", "told"), [(4, "and in 1 more way: linear"), (5, "and in 2 more ways: linear")])

@@ -141,9 +141,21 @@ def _verdicts(changes: Sequence[CodeChange]) -> str:
     return f": {parts}" if parts else ""
 
 
+def in_short(comparison: Comparison) -> str:
+    """Return a line with the number of cases by status, and of cases in which a quantity is worse."""
+    worse = Counter(change.quantity for change in comparison.quantities for _ in change.cases if change.worse)
+    named = ", ".join(f"{quantity} of {count}" for quantity, count in worse.most_common())
+    line = f"{comparison.target.name}: {_counted(comparison) or 'same sources'}"
+    return f"{line}; worse: {named}" if named else line
+
+
+def _counted(comparison: Comparison) -> str:
+    return ", ".join(f"{count} {KINDS.get(status, status)}" for status, count in comparison.counts.most_common())
+
+
 def _status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
-    counts = ", ".join(f"{count} {KINDS.get(status, status)}" for status, count in comparison.counts.most_common())
+    counts = _counted(comparison)
     same = len(comparison.same_sources)
     same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
