@@ -93,7 +93,7 @@ def test_without_the_detectors_levels_the_chart_says_what_its_zero_is(here):
 def test_a_chart_begins_where_its_series_begin(here):
     results, alert, picture = here
     figure = member_chart(results, alert, "light", member_levels(results, alert, picture, 100))
-    assert figure["layout"]["xaxis"]["range"][0] == BEGIN - 0.5
+    assert figure["layout"]["xaxis"]["range"][0] == BEGIN - 0.4
     assert min(figure["layout"]["xaxis"]["tickvals"]) >= BEGIN
 
 
