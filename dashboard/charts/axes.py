@@ -108,13 +108,13 @@ def scientific(axis: dict[str, Any]) -> None:
 def log_axis(low: float, high: float, unit: str = "", narrow: bool = False) -> dict[str, Any]:
     """Return a logarithmic axis between two positive ends, labelled at 1, 2, 5, 10, …; a short axis has more labels.
 
-    ``narrow``: many labels become those of 1, 10, 100, …, which have room beside each other on a phone.
+    ``narrow``: with so few labels that a phone has room for them beside each other; a long axis has 1, 10, 100, ….
     """
-    steps = (1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    steps = (1, 2, 5) if high / low > (4 if narrow else 8) else (1, 1.5, 2, 3, 4, 5, 6, 8)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     ticks = [tick for tick in ticks if low <= tick <= high]
     text = [(f"{tick:g}" if tick < 1e3 else whole(tick) if tick < 1e6 else f"{tick:.0e}") + unit for tick in ticks]
-    if narrow and len(ticks) > 6:
+    if narrow and high / low > 100:
         text = [label if math.log10(tick).is_integer() else "" for tick, label in zip(ticks, text, strict=True)]
     return {"type": "log", "range": [math.log10(low), math.log10(high)], "tickvals": ticks, "ticktext": text}

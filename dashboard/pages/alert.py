@@ -37,7 +37,7 @@ from lockstep.record.series_name import SeriesName
 #: Maximum number of listed series.
 MOST_SERIES = 100
 
-_HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Of")
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Quantity")
 
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:

@@ -272,7 +272,7 @@ _COLUMNS = [
     text("variant", "Variant", 104, cellClass="mono"),
     text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
     text("l2", "L2", 58),
-    text("quantity", "Of", 96, cellClass="dim"),
+    text("quantity", "Quantity", 96, cellClass="dim"),
     number("before", "Before", 86, valueFormatter=grid_function("general")),
     number("now", "Now", 80, valueFormatter=grid_function("general")),
     text("interval", "Interval %", 122, cellClass="number dim"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.charts.axes import fitted, value_axis
+from dashboard.charts.axes import fitted, log_axis, value_axis
 
 NONE = np.array([np.nan, np.nan])
 
@@ -37,3 +37,10 @@ def test_zeros_and_negative_numbers_have_a_linear_axis(values, expected):
 
 def test_without_values_there_is_no_range():
     assert fitted(NONE, NONE, NONE) is None
+
+
+@pytest.mark.parametrize("low", [1.0, 1.1, 2.1, 4.9, 99.0, 160.0])
+@pytest.mark.parametrize("ratio", [1.6, 3.9, 5.0, 7.9, 9.0, 80.0, 150.0, 1e4, 1e6])
+def test_a_narrow_logarithmic_axis_has_at_least_one_label_and_at_most_seven(low, ratio):
+    axis = log_axis(low, low * ratio, narrow=True)
+    assert 1 <= sum(bool(label) for label in axis["ticktext"]) <= 7
