@@ -6,9 +6,9 @@ fast.
 
 import sys
 
-from lockstep.suite.adapter import variant
 from lockstep.suite.case import Case, grid
 from lockstep.suite.definition import Cost, Suite
+from lockstep.suite.own_variants import variant
 
 # asv looks for types of benchmarks in its own packages alone, and loads no plugins where it finds and runs benchmarks.
 # The suites that it imports there import this file. Elsewhere nobody asks for the type, and asv is slow to import.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.record.model import TWIN, Record
 from lockstep.record.run_agreement import Run
 from lockstep.suite.definition import Suite

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.asv.client import WorkerSpec
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.compile_time import CompileClock
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TracingFailed, Tree

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lockstep.asv.client import Worker, WorkerSpec
-from lockstep.asv.commit_worker import CommitWorker
+from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.repeats import Timed, contradiction, lacks
 from lockstep.asv.scouts import Works
 from lockstep.asv.survey import Planned, Survey
+from lockstep.asv.worker_client import Worker, WorkerSpec
 from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record

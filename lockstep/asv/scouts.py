@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.survey import Case, Planned
+from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code.commit_sources import RefError, sources
 from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import SUFFIX

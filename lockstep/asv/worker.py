@@ -56,7 +56,7 @@ def main() -> int:
     from lockstep.timing.interleave import QUICK, Plan
     from lockstep.timing.measure import Measurer
     from lockstep.timing.tuners.choices import Choices, where_of
-    from lockstep.timing.tuners.hold import Tuners
+    from lockstep.timing.tuners.held_choices import Tuners
 
     device = open_device()
     measurer = Measurer(

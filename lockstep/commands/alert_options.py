@@ -23,7 +23,7 @@ from lockstep.commands.results_options import (
     results_folder,
 )
 from lockstep.processes.exit_status import BROKEN, USAGE
-from lockstep.suite.discovery import nearest
+from lockstep.suite.selection import nearest
 
 if TYPE_CHECKING:
     from lockstep.alerts.analysis.analyse import AnalysisResult

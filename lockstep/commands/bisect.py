@@ -138,7 +138,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from lockstep.alerts.bisection.confirmation import confirm
     from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
     from lockstep.alerts.cause.commit_ranges import Ranges
-    from lockstep.asv.client import WorkerDied
+    from lockstep.asv.worker_client import WorkerDied
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
@@ -201,7 +201,8 @@ class _Measure:
         self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace, shard: Shard | None
     ) -> None:
         # Imported here: `lockstep --help` imports every verb and must start fast.
-        from lockstep.suite.discovery import load_suites, packages_under_test, pick_suites
+        from lockstep.suite.discovery import load_suites, packages_under_test
+        from lockstep.suite.selection import pick_suites
         from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
         self._conf = conf
@@ -223,7 +224,7 @@ class _Measure:
     def __call__(self, commit: str) -> Measurement:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.alerts.bisection.bisect import Measurement
-        from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
+        from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 
         series = self._series
         self._checkout.parent.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,8 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError
-        from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test, pick_suites
+        from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+        from lockstep.suite.selection import pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         try:  # before loading the suites, whose imports take seconds
@@ -117,7 +118,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
-    from lockstep.suite.discovery import expect_variants, match_labels
+    from lockstep.suite.selection import expect_variants, match_labels
 
     expect_variants(args.variant, suites)
     labels = match_labels(suites, args.case)

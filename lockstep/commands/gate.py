@@ -33,7 +33,8 @@ from lockstep.processes.exit_status import USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import load_suites, match_labels, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+from lockstep.suite.selection import match_labels, pick_suites
 from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.

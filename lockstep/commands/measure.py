@@ -16,8 +16,8 @@ from asv.commands import Command
 from asv.console import log
 from rich.console import Console
 
-from lockstep.asv.client import WorkerDied, WorkerSpec
-from lockstep.asv.commit_worker import CommitWorker
+from lockstep.asv.coordinator import CommitWorker
+from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
@@ -32,14 +32,8 @@ from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, record
 from lockstep.suite.case import Case
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import (
-    expect_variants,
-    load_suites,
-    match_cases,
-    packages_folder,
-    packages_under_test,
-    pick_suites,
-)
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+from lockstep.suite.selection import expect_variants, match_cases, pick_suites
 
 #: Exit status if a series failed.
 FAILED = 2

@@ -13,8 +13,8 @@ from asv.commands import Command
 from asv.console import log
 from rich.console import Console
 
-from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.fresh_runs import FreshRuns
+from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
@@ -31,7 +31,8 @@ from lockstep.record.run_agreement import (
     summary,
 )
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import expect_variants, load_suites, packages_folder, packages_under_test, pick_suites
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+from lockstep.suite.selection import expect_variants, pick_suites
 
 
 class Noise(Command):  # type: ignore[misc]  # asv has no types

@@ -17,7 +17,8 @@ from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.suite.definition import CACHE_STATES, SuiteError
-from lockstep.suite.discovery import expect_variants, load_suites, nearest
+from lockstep.suite.discovery import load_suites
+from lockstep.suite.selection import expect_variants, nearest
 
 
 class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types

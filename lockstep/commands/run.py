@@ -33,7 +33,8 @@ from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
 from lockstep.suite.changed_text import changed_texts
-from lockstep.suite.discovery import load_suites, nearest, packages_under_test
+from lockstep.suite.discovery import load_suites, packages_under_test
+from lockstep.suite.selection import nearest
 
 #: How often the numbers of a timed commit are repeated, unless ``--repeats`` says otherwise.
 REPEATS = 20

@@ -29,7 +29,8 @@ from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
-from lockstep.suite.discovery import load_suites, match_cases, nearest, pick_suites
+from lockstep.suite.discovery import load_suites
+from lockstep.suite.selection import match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
     from lockstep.tuning.tune import Tuned

@@ -24,7 +24,7 @@ from lockstep.gpu.nvml import NoGpu, Refused, all_gpus, find_gpu
 from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.suite.changed_text import changed_texts
-from lockstep.suite.discovery import expect_variants
+from lockstep.suite.selection import expect_variants
 
 #: Minimum seconds for observing, even if the budget is smaller.
 LEAST_OBSERVATION_S = 60.0

@@ -14,9 +14,9 @@ from typing import Any
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
-from lockstep.suite.discovery import match_cases, nearest
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import tensors_of
+from lockstep.suite.selection import match_cases, nearest
 from lockstep.suite.variants import Variant, takes_out
 from lockstep.timing.device import Device
 

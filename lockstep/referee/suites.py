@@ -10,7 +10,8 @@ from lockstep.referee.problem import Candidate, Problem, chosen, function_in, im
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.checkout import import_from
 from lockstep.suite.definition import Suite, SuiteError
-from lockstep.suite.discovery import is_suite, load_suites, nearest, pick_suites
+from lockstep.suite.discovery import is_suite, load_suites
+from lockstep.suite.selection import nearest, pick_suites
 from lockstep.suite.variants import load_family
 from lockstep.timing.device import Device
 

@@ -21,8 +21,8 @@ from lockstep.suite.variants import Family
 from lockstep.timing.arms.argument_sets import draw_sets
 from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Draws of the inputs on which each variant is captured.
 _DRAWS = 2

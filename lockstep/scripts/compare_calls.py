@@ -25,8 +25,8 @@ from lockstep.timing.checks.check import brief
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rounds import Pace
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Smallest change that counts where base and head have buffers of their own, whose placement moves a time: backward
 #: passes of 14 to 70 µs on an H100 differed by up to 0.7 % between two equal versions.

@@ -19,7 +19,7 @@ from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Series, outcome_of
 from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 #: The name of the only arm.
 _ARM = "call"

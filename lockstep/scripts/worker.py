@@ -47,7 +47,7 @@ def main() -> int:
     from lockstep.scripts.hook import Hook
     from lockstep.timing.device import DeviceLost, open_device
     from lockstep.timing.tuners.choices import Choices, where_of
-    from lockstep.timing.tuners.hold import Tuners
+    from lockstep.timing.tuners.held_choices import Tuners
 
     local = {name: Path(folder) for name, folder in plan.local.items()}
     roots = {side: Path(version.root) for side, version in plan.sides.items()}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lockstep.record.quantity import COSTS
-from lockstep.suite.adapter import Adapter
 from lockstep.suite.case import Case
+from lockstep.suite.own_variants import Adapter
 from lockstep.suite.variants_in_source import module_path, variant_entries
 
 if TYPE_CHECKING:

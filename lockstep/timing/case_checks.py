@@ -16,7 +16,7 @@ from lockstep.timing.arms.argument_sets import PLACEMENT_BYTES, set_count, size_
 from lockstep.timing.arms.buffers import Contender
 from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 T = TypeVar("T")
 

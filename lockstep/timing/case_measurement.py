@@ -22,11 +22,11 @@ from lockstep.timing.checks.check import Checked, brief
 from lockstep.timing.checks.standard import unchecked
 from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
+from lockstep.timing.impossible_times import Limits, plausible
 from lockstep.timing.instruments import Instruments
 from lockstep.timing.interleave import Compared, Comparison
-from lockstep.timing.plausible import Limits, plausible
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 from lockstep.timing.tuners.choices import chosen_by_kernel
 
 

@@ -21,10 +21,10 @@ from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device
 from lockstep.timing.interleave import Plan
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.tuners.choices import Choice
-from lockstep.timing.tuners.hold import Tuners
+from lockstep.timing.tuners.held_choices import Tuners
 
 #: Called before each step that may hang or crash, with the stage ("load", "check", "draw", "capture", "time", "verify")
 #: and the variant ("" for a step that concerns all variants).

@@ -22,7 +22,7 @@ from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, rival_of, settled
 from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.stage_times import Stages
 
 #: Epochs between two timings of the controls. The controls take 7 ms on an H200, an arm's epoch 33 ms. None of the

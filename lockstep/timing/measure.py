@@ -17,8 +17,8 @@ from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.instruments import Instruments
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
 #: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.

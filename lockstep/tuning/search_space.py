@@ -22,9 +22,10 @@ from lockstep.machine_code.targets import Target
 from lockstep.processes.end_with_parent import end_with_parent, reap, start
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
-from lockstep.suite.discovery import load_suites, nearest
+from lockstep.suite.discovery import load_suites
 from lockstep.suite.evaluate import bind, buffers_of, inputs_of
 from lockstep.suite.inputs import Draw
+from lockstep.suite.selection import nearest
 from lockstep.suite.variants import Family, import_module, load_family, takes_out
 
 #: Name of the variant with its current configuration, which a candidate must beat.

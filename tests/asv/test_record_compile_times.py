@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.client import WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.compile_time import REPEATS
 from lockstep.record.model import CostEstimate, Estimate, Record
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.asv.survey import Planned
+from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.watched_worker import PATIENCE
 from lockstep.record.file import read_records
 from lockstep.record.model import Clocks, Estimate, Record
@@ -113,7 +113,7 @@ def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, m
         compiled.append([suite.name for suite in suites])
         return False
 
-    monkeypatch.setattr("lockstep.asv.commit_worker.compile_ahead", compile_ahead)
+    monkeypatch.setattr("lockstep.asv.coordinator.compile_ahead", compile_ahead)
     host = {**HOST, "device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
     spec = replace(SPEC, benchmark_dir=Path(__file__).parents[2] / "benchmarks")
     recorder = Recorder(

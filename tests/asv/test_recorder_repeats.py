@@ -6,10 +6,10 @@ import pytest
 from project import make_project
 
 from lockstep.asv import repeats
-from lockstep.asv.client import WorkerSpec
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.asv.repeats import Timed
 from lockstep.asv.survey import Planned
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import read_records
 from lockstep.record.model import Estimate, Record
@@ -60,7 +60,7 @@ def project(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:
         monkeypatch.delitem(sys.modules, name)  # another test may have imported this repository's suites
     monkeypatch.syspath_prepend(str(project.root))
-    monkeypatch.setattr("lockstep.asv.commit_worker.compile_ahead", lambda *_: {})
+    monkeypatch.setattr("lockstep.asv.coordinator.compile_ahead", lambda *_: {})
     monkeypatch.setattr(repeats, "SAMPLED", 10**9)
     yield project
     for name in [name for name in sys.modules if name.split(".")[0] in ("toy", "benchmarks")]:

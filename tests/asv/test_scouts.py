@@ -6,9 +6,9 @@ import threading
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.asv.client import WorkerDied, WorkerSpec
 from lockstep.asv.scouts import Scouts, without_records
 from lockstep.asv.survey import Planned
+from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.suite.discovery import load_suites
 
 CASE = "M=2,K=1024,N=512"

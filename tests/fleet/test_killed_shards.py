@@ -17,11 +17,11 @@ from project import make_project
 PREAMBLE = """
 import json, os, signal, sys
 from pathlib import Path
-from lockstep.asv import client, recorder
+from lockstep.asv import recorder, worker_client
 from lockstep.record.model import Clocks, Estimate, Record
 from lockstep.suite.discovery import load_suites
 
-class Steady(client.Worker):
+class Steady(worker_client.Worker):
     def __init__(self, spec, silence_s):
         self.host = {"device": "cpu", "gpu": "made", "gpu_uuid": os.environ["MADE_GPU"]}
 

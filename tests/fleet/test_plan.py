@@ -10,7 +10,7 @@ from project import make_project
 from test_merge import provenance, record
 
 from lockstep.asv.fresh_runs import middles
-from lockstep.fleet.plan import Costs, Doubt, Known, plan
+from lockstep.fleet.next_commits import Costs, Doubt, Known, plan
 from lockstep.fleet.shard import Shard
 
 ONE, TWO = Shard.parse("1/2").others

@@ -18,7 +18,7 @@ from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.clock_correction import at_common_clock, midmean
 from lockstep.timing.device import Timing
 from lockstep.timing.rounds import Pace
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 
 @pytest.fixture

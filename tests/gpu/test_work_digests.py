@@ -74,7 +74,7 @@ def digests(folder, side):
     from lockstep.same_work.works import works
     from lockstep.suite.variants import load_family
     from lockstep.timing.device import open_device
-    from lockstep.timing.rules.trusted import Trusted
+    from lockstep.timing.rules.changed_shared_code import Trusted
 
     device, trusted, found = open_device(), Trusted(), {}
     for place in sorted(folder.iterdir()):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.client import Worker, WorkerSpec
+from lockstep.asv.worker_client import Worker, WorkerSpec
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.timing.rules.rule import Rule
 

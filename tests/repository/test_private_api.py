@@ -17,7 +17,7 @@ REASONS = {
     "lockstep/timing/clocks/cuda_clock.py": "compiled functions that code under test cannot replace",
     "lockstep/timing/costs/host_time.py": "a kernel that spins keeps the GPU busy while the host's time is measured",
     "lockstep/timing/graph_capture.py": "ends a capture that failed and gives its memory back; torch leaves both open",
-    "lockstep/timing/tuners/hold.py": "Autotuner._bench is the only method with which tuners of all classes measure",
+    "lockstep/timing/tuners/held_choices.py": "tuners of all classes measure with Autotuner._bench alone",
     "kernels/call_plans/recorder.py": "torch documents TorchDispatchMode, which lies in a private module",
     "kernels/w4a16/library.py": "torch's own int4 product, the baseline, has no public name",
 }

@@ -16,16 +16,9 @@ from made_suites import changed_suite, make_suite
 from lockstep import Case, grid, variant
 from lockstep.asv.benchmark import LockstepBenchmark, series_of
 from lockstep.suite.definition import PROTOCOL_VERSION, SuiteError
-from lockstep.suite.discovery import (
-    load_suites,
-    match_cases,
-    match_labels,
-    nearest,
-    packages_folder,
-    packages_under_test,
-    pick_suites,
-)
+from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.evaluate import bind, in_history
+from lockstep.suite.selection import match_cases, match_labels, nearest, pick_suites
 from lockstep.suite.variants import load_family
 
 REPOSITORY = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from lockstep.timing.device import CpuDevice, DeviceLost
 from lockstep.timing.graph_capture import CaptureError
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 [CASE] = grid(M=4)
 SUITE = make_suite(

@@ -16,7 +16,7 @@ from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.costs.energy import Energy, NoEnergy, run_train
 from lockstep.timing.device import CpuDevice
 from lockstep.timing.interleave import Plan
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,7 +105,7 @@ SCRIPT = """
     from lockstep.timing.device import CpuDevice
     from lockstep.timing.costs.energy import Energy, run_train
     from lockstep.timing.interleave import Plan
-    from lockstep.timing.rules.trusted import Trusted
+    from lockstep.timing.rules.changed_shared_code import Trusted
 
     gpu = Gpu.open(0)
 

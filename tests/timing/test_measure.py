@@ -11,7 +11,7 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid, variant
 from lockstep.record.model import Accuracy
 from lockstep.suite.checkout import import_from
-from lockstep.timing.arms.repeats import SPARED
+from lockstep.timing.arms.repeated_values import SPARED
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer

@@ -18,7 +18,7 @@ from lockstep.record.file import RecordError
 from lockstep.timing.device import CpuDevice, Timing
 from lockstep.timing.tuners.choices import NAME, Choice, Choices, differences, spelled, where_of
 from lockstep.timing.tuners.fastest import best_of
-from lockstep.timing.tuners.hold import NoStoredChoice, Tuners
+from lockstep.timing.tuners.held_choices import NoStoredChoice, Tuners
 from lockstep.timing.tuners.kernel_source import source_of
 
 WARPS = (1, 2, 4, 8)
@@ -418,7 +418,7 @@ INTERPRETED = """
     import sys, pathlib, torch, triton, triton.language as tl
     from lockstep.timing.device import CpuDevice
     from lockstep.timing.tuners.choices import Choices, spelled
-    from lockstep.timing.tuners.hold import Tuners
+    from lockstep.timing.tuners.held_choices import Tuners
 
     @triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64, 256)], key=["n"])
     @triton.heuristics({"EVEN": lambda arguments: arguments["n"] % 256 == 0})
@@ -456,7 +456,7 @@ COMPILED = """
     from lockstep.machine_code.tracing.simulated_target import stand_in
     from lockstep.timing.device import CpuDevice
     from lockstep.timing.tuners.choices import Choices
-    from lockstep.timing.tuners.hold import Tuners
+    from lockstep.timing.tuners.held_choices import Tuners
 
     @triton.autotune([triton.Config({"BLOCK": size}) for size in (64, 128, 256)], key=["n"])
     @triton.jit

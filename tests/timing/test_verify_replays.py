@@ -11,7 +11,7 @@ from lockstep import Cost, grid
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.argument_sets import draw_sets
 from lockstep.timing.arms.buffers import make_arms
-from lockstep.timing.arms.repeats import SPARED
+from lockstep.timing.arms.repeated_values import SPARED
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer

@@ -15,7 +15,8 @@ from asv.commands import Command
 from rich.console import Console
 
 from lockstep.suite.definition import CACHE_STATES, SuiteError
-from lockstep.suite.discovery import load_suites, nearest
+from lockstep.suite.discovery import load_suites
+from lockstep.suite.selection import nearest
 from tools.scoreboard.page import TargetError, machines_of, page, read_newest, read_targets
 
 #: Path of the page, relative to the folder of asv.conf.json.

@@ -18,7 +18,7 @@ from lockstep.timing.arms.buffers import ArmFailed, Contender
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import DeviceLost
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.stage_times import Stages, summary
 from lockstep.timing.tuners.choices import Choice, differences
-from lockstep.timing.tuners.hold import Tuners
+from lockstep.timing.tuners.held_choices import Tuners
 
 #: Draws of the inputs on which base and head are captured to compare their work.
 DRAWS = 2

@@ -15,8 +15,8 @@ from lockstep.suite.variants import Family, NotInCommit
 from lockstep.timing.arms.buffers import ArmFailed, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.standard import take_as_standard
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 
 class Families:

@@ -22,7 +22,7 @@ from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
 from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 BASE, HEAD = "base", "head"
 

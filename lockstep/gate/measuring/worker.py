@@ -62,7 +62,7 @@ def main() -> int:
     from lockstep.timing.device import open_device
     from lockstep.timing.intervals import t_quantile
     from lockstep.timing.tuners.choices import Choices, where_of
-    from lockstep.timing.tuners.hold import Tuners
+    from lockstep.timing.tuners.held_choices import Tuners
 
     def stage(doing: str, variant: str, side: str) -> None:
         process.stage(doing, f"{variant}@{side}" if side else variant)

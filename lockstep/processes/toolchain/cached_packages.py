@@ -78,7 +78,7 @@ def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> 
     options += ["--find-links", str(find_links)] if find_links else []
     path = os.pathsep.join(part for part in (str(HOME), os.environ.get("PYTHONPATH", "")) if part)
     done = run(
-        [sys.executable, "-m", "lockstep.processes.toolchain.install_process", "install", *options, *packages],
+        [sys.executable, "-m", "lockstep.processes.toolchain.pip_process", "install", *options, *packages],
         text=True,
         env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
     )

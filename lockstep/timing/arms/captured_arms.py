@@ -15,8 +15,8 @@ from lockstep.timing.arms.replays import Repeated, replay_of, seconds_a_call
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost, Replay
 from lockstep.timing.graph_capture import CaptureError
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Errors whose messages say what was wrong with a capture; of any other error the type says more.
 _KNOWN = (CaptureError, Disqualified, NotImplementedError)

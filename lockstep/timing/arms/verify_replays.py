@@ -21,7 +21,7 @@ from lockstep.suite.evaluate import bind, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.repeats import Trial, skipped_work, undecided
+from lockstep.timing.arms.repeated_values import Trial, skipped_work, undecided
 from lockstep.timing.arms.replays import time_undisturbed
 from lockstep.timing.checks.check import Checker, WrongResult, named_tensors, without_frames
 from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, span
@@ -87,7 +87,7 @@ class Verifier:
 
     Attributes:
         suite, case, device: the suite, the case and the device.
-        repeat: whether to also time calls on unseen values (``lockstep.timing.arms.repeats``); on a CPU only.
+        repeat: whether to also time calls on unseen values (``lockstep.timing.arms.repeated_values``); on a CPU only.
         listener: called with "verify" and an arm before the arm's code runs.
     """
 

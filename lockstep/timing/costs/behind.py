@@ -19,8 +19,8 @@ from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.rules.trusted import Trusted
 
 #: Number of bytes that the fixed kernel reads, and number of bytes that it writes.
 COPIED = 1 << 20

@@ -25,7 +25,7 @@ from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.device import Device, Replay, Timing
 from lockstep.timing.rounds import Pace
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 #: Minimum seconds between the first and the last update of the counter in a train, and the further seconds to wait for
 #: the updates.

@@ -13,7 +13,7 @@ from lockstep.timing.costs.energy import Counter, CudaMark, Energy, Mark, cuda_c
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime, Spinner
 from lockstep.timing.device import Device
 from lockstep.timing.rounds import Pace
-from lockstep.timing.rules.trusted import Trusted
+from lockstep.timing.rules.changed_shared_code import Trusted
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A variant that works less on values that it knows is told from one that a busy machine disturbed."""
 
-from lockstep.timing.arms.repeats import SPARED, TRIALS, Trial, skipped_work, undecided
+from lockstep.timing.arms.repeated_values import SPARED, TRIALS, Trial, skipped_work, undecided
 
 
 def test_so_many_trials_must_show_skipped_work():

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from lockstep.timing.checks.check import brief
-from lockstep.timing.rules import trusted as trusted_module
+from lockstep.timing.rules import changed_shared_code as trusted_module
+from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.persisting_cache import persisting_bytes
 from lockstep.timing.rules.rule import Disqualified, Rule
-from lockstep.timing.rules.trusted import Trusted
 
 
 def lie(*args, **kwargs):

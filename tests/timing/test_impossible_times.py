@@ -8,7 +8,7 @@ from test_verify_replays import SUITE, Ticking, measure, own
 
 from lockstep import Cost
 from lockstep.record.model import Estimate
-from lockstep.timing.plausible import CPU_FLOPS_A_CORE, FLOPS_A_CYCLE, Limits, refuse_impossible
+from lockstep.timing.impossible_times import CPU_FLOPS_A_CORE, FLOPS_A_CYCLE, Limits, refuse_impossible
 from lockstep.timing.rules.rule import Disqualified
 
 H200 = Limits(4096.0 * 132, 64.0 * 132)

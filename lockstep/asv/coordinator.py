@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.asv.client import Worker, WorkerDied, WorkerSpec
 from lockstep.asv.record_compile_times import CompileCosts
+from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code import Target as CompileTarget
 from lockstep.machine_code import Tree
 from lockstep.machine_code.compiled_tree import compile_ahead
