@@ -36,7 +36,7 @@ CHECKED := timing/test_bound_arms timing/test_check timing/test_interleave timin
   kernels/test_linear suite/test_suite suite/test_thresholds machine_code/test_family_files record/test_record \
   record/test_provenance gate/test_gate_plan gate/test_same_sources gate/test_gate_pairing gate/test_gate_verdict \
   gate/test_gate_report machine_code/test_difference_sentences compare/test_verdicts compare/test_beyond_noise \
-  detect/test_changes alerts/test_attribution alerts/test_freshness alerts/test_baseline_moved history/test_result_files \
+  detect/test_changes alerts/test_attribution alerts/test_stopped_series alerts/test_baseline_moved history/test_result_files \
   history/test_hostile_files history/test_snapshot dashboard/test_pages_overview dashboard/test_api commands/test_cli
 
 help:  ## list the targets

@@ -19,7 +19,7 @@ from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
-from lockstep.compare.match_two_sides import Side, compare
+from lockstep.compare.two_sides import Side, compare
 from lockstep.history.hex_digits import unpacked
 from lockstep.history.model import STATES, Commit, Series, Trend
 from lockstep.history.problem_tally import problem_json, tally

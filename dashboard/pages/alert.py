@@ -19,13 +19,13 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, why
 from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
+from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.ranking import confidence
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import amount, by, headline, interval, left, status
 from lockstep.compare.series_status import keys_by_name

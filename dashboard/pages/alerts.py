@@ -12,12 +12,12 @@ from dash import Dash, Input, Output, State, ctx, dcc, html
 from dashboard.address import link, query_values
 from dashboard.pages.controls import choice, menu, optional_menu, search_field
 from dashboard.pages.parts import age, change_cell, count, in_browser, loading, notice, table, waiting
+from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.ranking import explain
 from lockstep.alerts.text import amount, archive, headline, location, status
 from lockstep.history.store import Store
 

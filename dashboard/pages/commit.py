@@ -18,7 +18,7 @@ from dashboard.pages.infinite_rows import Columns, block, cells, or_none, percen
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
 from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.cause.commit_notes import read_log
+from lockstep.alerts.cause.suspects import read_log
 from lockstep.alerts.text import span
 from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean

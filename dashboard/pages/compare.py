@@ -16,9 +16,9 @@ from dashboard.pages.controls import choice, menu, optional_menu
 from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.match_two_sides import Comparison, Quantity, Side, compare, differing, run_of
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_of_suite import suites
+from lockstep.compare.two_sides import Comparison, Quantity, Side, compare, differing, run_of
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural
 from lockstep.history.snapshot import Results

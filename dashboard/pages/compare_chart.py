@@ -11,8 +11,8 @@ from dashboard.charts.axes import log_axis
 from dashboard.charts.theme import Scheme, chart_layout, neutral
 from dashboard.charts.trend import Figure
 from lockstep.alerts.text import change
-from lockstep.compare.match_two_sides import Pair
 from lockstep.compare.number_format import significant
+from lockstep.compare.two_sides import Pair
 from lockstep.compare.verdict import LOUDEST
 
 _COLOURS: dict[Scheme, dict[str, str]] = {

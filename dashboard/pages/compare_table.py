@@ -11,9 +11,9 @@ from dash import dcc, html
 from dashboard.address import FamilyAddress
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
-from lockstep.compare.match_two_sides import Pair, Side
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
+from lockstep.compare.two_sides import Pair, Side
 from lockstep.compare.verdict import CHANGED, OF_SENSE, SIGNS, word
 from lockstep.record.quantity import EXACT, QUANTITIES
 

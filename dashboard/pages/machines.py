@@ -28,8 +28,8 @@ from dashboard.pages.parts import (
 )
 from lockstep.alerts.analysis.ended_machines import ended_machines
 from lockstep.alerts.database.alert_row import now_ms
-from lockstep.compare.match_two_sides import toolchain_text
 from lockstep.compare.number_format import whole
+from lockstep.compare.two_sides import toolchain_text
 from lockstep.history.model import Commit, Run
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results

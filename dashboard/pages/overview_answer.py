@@ -13,10 +13,10 @@ from dash import dcc, html
 from dashboard.address import OverviewAddress, SeriesAddress, link
 from dashboard.pages.overview_quantities import TIME, label, quantity_of
 from dashboard.pages.parts import commit_link, count
+from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
-from lockstep.alerts.ranking import explain
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_status import Statuses

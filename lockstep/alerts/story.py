@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lockstep.alerts.cause.commit_notes import CommitNote
+from lockstep.alerts.alert_ranking import confidence, explain
 from lockstep.alerts.cause.found_change import Evidence
+from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import Alert, FoundChange
-from lockstep.alerts.ranking import confidence, explain
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import amount, culprits, headline, interval, search_command
 

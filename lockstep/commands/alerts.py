@@ -152,7 +152,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.ranking import explain
+    from lockstep.alerts.alert_ranking import explain
     from lockstep.alerts.text import archive, headline, status
 
     console = wide_console()

@@ -1,7 +1,7 @@
 """Define the verdicts on a change, and compute how certain a change between two measurements is.
 
 All pages use these rules. ``lockstep.compare.series_status`` (the overview), ``lockstep.compare.at_commit`` and
-``lockstep.compare.match_two_sides`` (Compare and the API) choose the measurements. ``lockstep.compare.difference``
+``lockstep.compare.two_sides`` (Compare and the API) choose the measurements. ``lockstep.compare.difference``
 applies the rules to them.
 """
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lockstep.detect.forward_costs import forward_costs
 from lockstep.detect.noise import FLOOR, noise_of, resolution_of
-from lockstep.detect.plain import plain_steps
+from lockstep.detect.plain_steps import plain_steps
 from lockstep.detect.series_state import NEEDED, SeriesState, Shift
 from lockstep.detect.settings import (
     BESIDE,

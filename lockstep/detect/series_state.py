@@ -29,7 +29,7 @@ class Shift:
         earliest, latest: the points between which ``index`` lies with 95 % probability.
         reported_at: the newest point when the shift was first reported.
         reported_as: the index when the shift was first reported.
-        plain: whether the shift is plainly there (``lockstep.detect.plain``), so that its place is known.
+        plain: whether the shift is plainly there (``lockstep.detect.plain_steps``), so that its place is known.
     """
 
     index: int

@@ -21,7 +21,7 @@ from lockstep.history.line import Line
 from lockstep.history.model import Commit
 from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
-from lockstep.history.sqlite_file import keep_write_ahead_log
+from lockstep.history.shared_sqlite import keep_write_ahead_log
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0

@@ -33,9 +33,9 @@ from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
 from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
+from lockstep.history.shared_sqlite import is_damage
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load, with_versions
-from lockstep.history.sqlite_file import is_damage
 from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 

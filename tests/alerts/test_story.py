@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from alerting import COMMITS, alerts, series, step
 
-from lockstep.alerts.cause.commit_notes import CommitNote, notes, read_log
 from lockstep.alerts.cause.source_diff import source_diff
+from lockstep.alerts.cause.suspects import CommitNote, notes, read_log
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.story import tell

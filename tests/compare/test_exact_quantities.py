@@ -5,8 +5,8 @@ from compared import each
 from exact import KEY, code, write_exact_history
 from history import commits_of
 
-from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.series_status import statuses
+from lockstep.compare.two_sides import Side, compare
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

@@ -11,7 +11,7 @@ from tracked_numbers import analysed, levels, write_numbers
 
 from dashboard.pages.compare import body
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.compare.match_two_sides import Side, compare
+from lockstep.compare.two_sides import Side, compare
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import FILE, Thresholds, read_thresholds
 

@@ -10,8 +10,8 @@ from compared import each
 from trees import read
 
 from lockstep.compare.difference import Scope, call, compare_rows
-from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import rows_at, rows_over
+from lockstep.compare.two_sides import Side, compare
 from lockstep.compare.verdict import LOUDEST, Change, errors_of, quantiles
 from lockstep.history.reader import ASV_QUANTILE
 from lockstep.suite.thresholds import Thresholds

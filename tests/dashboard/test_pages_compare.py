@@ -13,7 +13,7 @@ from trees import open_store, record, write_measurement
 from dashboard.address import link
 from dashboard.pages import compare as page
 from dashboard.server.app import create_app
-from lockstep.compare.match_two_sides import Side, compare, differing, run_of, toolchain_text
+from lockstep.compare.two_sides import Side, compare, differing, run_of, toolchain_text
 from lockstep.record.model import Estimate
 from lockstep.suite.thresholds import Thresholds
 from lockstep.timing.intervals import NOMINAL

@@ -14,9 +14,9 @@ from dashboard.pages import family, family_trends, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
-from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row import described
+from lockstep.compare.two_sides import Side, compare
 from lockstep.history.model import SeriesKey
 from lockstep.record.quantity import COSTS
 from lockstep.suite.thresholds import Pattern, Rule, Thresholds

@@ -13,7 +13,7 @@ from dashboard.pages import compare as compare_page
 from dashboard.pages import family, series
 from dashboard.pages.compare_table import compare_table
 from dashboard.pages.overview_machine import opening_machine
-from lockstep.compare.match_two_sides import Side, compare
+from lockstep.compare.two_sides import Side, compare
 from lockstep.suite.thresholds import Thresholds
 
 COMPILED = "sm_90-compiled"

@@ -17,9 +17,9 @@ from dashboard.pages.overview_families import MOST_SUITES, families
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
-from lockstep.compare.match_two_sides import Side, compare
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.series_of_suite import keys_of, suites
+from lockstep.compare.two_sides import Side, compare
 from lockstep.history.model import Series, SeriesKey
 from lockstep.history.reader import Reader
 from lockstep.suite.thresholds import Thresholds

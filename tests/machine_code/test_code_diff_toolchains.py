@@ -13,7 +13,7 @@ from wheels import make_environment, other_triton
 
 from lockstep.commands import code_diff
 from lockstep.commands.cli import main
-from lockstep.compare.match_two_sides import Side, compare, differing, run_of
+from lockstep.compare.two_sides import Side, compare, differing, run_of
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

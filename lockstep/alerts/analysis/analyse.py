@@ -13,12 +13,12 @@ from lockstep.alerts.analysis.analyse_machine import PARALLEL_POINTS, analyse_ma
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
-from lockstep.alerts.analysis.freshness import dead_machines, is_old, silence
 from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.judging import judged, threshold_of, unreported_because
+from lockstep.alerts.analysis.stopped_series import dead_machines, is_old, silence
 from lockstep.alerts.analysis.stored_analysis import MachineAnalysis, is_analysed
-from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange, Waiver

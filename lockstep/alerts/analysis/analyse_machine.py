@@ -19,9 +19,9 @@ from lockstep.alerts.analysis.followed_series import (
     followed,
     newest_baselines,
 )
-from lockstep.alerts.analysis.freshness import freshness
 from lockstep.alerts.analysis.reports import machine_reports
 from lockstep.alerts.analysis.step_facts import StepBuilder
+from lockstep.alerts.analysis.stopped_series import freshness
 from lockstep.alerts.analysis.stored_analysis import (
     DetectedSeries,
     Known,

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lockstep.alerts.analysis.freshness import SILENT_DAYS, day_of
+from lockstep.alerts.analysis.stopped_series import SILENT_DAYS, day_of
 from lockstep.history.machine_identity import hardware
 from lockstep.history.snapshot import Results
 

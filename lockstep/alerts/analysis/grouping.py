@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lockstep.alerts.alert_ranking import loss_of_change, with_doubts
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause, Kind, Sense
 from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
-from lockstep.alerts.ranking import loss_of_change, with_doubts
 from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
 

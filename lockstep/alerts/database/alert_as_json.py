@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.found_change import Cause, Evidence
+from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.record.series_name import SeriesName
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, case
 
+from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.schema import ALERT
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.model import URGENT, Alert
-from lockstep.alerts.ranking import rank_of
 
-#: "urgent": open alerts first, then by what is lost (``lockstep.alerts.ranking``). "newest": by date of the last
+#: "urgent": open alerts first, then by what is lost (``lockstep.alerts.alert_ranking``). "newest": by date of the last
 #: possible culprit.
 #: "largest": the largest slowdown first. "family": by family and machine, then as "urgent".
 Order = Literal["urgent", "newest", "largest", "family"]

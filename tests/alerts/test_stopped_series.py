@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from alerting import series
 
-from lockstep.alerts.analysis.freshness import dead_machines, freshness, is_old, silence
 from lockstep.alerts.analysis.reports import MachineReports, Reports
+from lockstep.alerts.analysis.stopped_series import dead_machines, freshness, is_old, silence
 from lockstep.alerts.text import culprits, headline
 from lockstep.record.series_name import SeriesName
 

@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 from alerting import COMMITS, alerts, series, step, told
-from test_freshness import STEADY, report, reported
+from test_stopped_series import STEADY, report, reported
 
-from lockstep.alerts.analysis.freshness import freshness, silence
+from lockstep.alerts.alert_ranking import explain, rank_of
 from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.analysis.stopped_series import freshness, silence
 from lockstep.alerts.cause.found_change import Cause
-from lockstep.alerts.ranking import explain, rank_of
 
 DAY = 86_400_000
 NOW = 20_000 * DAY
