@@ -8,17 +8,13 @@ from dataclasses import replace
 from html import escape
 
 from dashboard.charts.axes import log_axis
-from dashboard.charts.theme import Scheme, chart_layout, neutral
+from dashboard.charts.theme import Scheme, chart_layout, lines, neutral
 from dashboard.charts.trend import Figure
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant
 from lockstep.compare.two_sides import Pair
 from lockstep.compare.verdict import LOUDEST
 
-_COLOURS: dict[Scheme, dict[str, str]] = {
-    "light": {"slower": "#D55E00", "faster": "#0072B2"},
-    "dark": {"slower": "#FF8A4C", "faster": "#56B4E9"},
-}
 _SYMBOLS = {
     "slower": "triangle-down",
     "faster": "triangle-up",
@@ -31,11 +27,12 @@ _SYMBOLS = {
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     """Return a chart of each timed case's change in per cent against its latency at base. Markers show verdicts."""
     data: list[Figure] = []
+    fast, slow, *_ = lines(scheme)
     for verdict in LOUDEST:
         plotted = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
         if not plotted:
             continue
-        colour = _COLOURS[scheme].get(verdict, neutral(scheme))
+        colour = {"slower": slow, "faster": fast}.get(verdict, neutral(scheme))
         known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in plotted]
         # A ratio's interval is longer upwards. If it were drawn equally long downwards, it would end below -100 %.
         up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]

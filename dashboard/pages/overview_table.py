@@ -148,18 +148,13 @@ def columns(rows: RowTable) -> list[Column]:
         | {"sortable": False, "filter": False, "cellDataType": False},
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
-        known("bandwidth", "GB/s", 74, valueFormatter=grid_function("whole"), cellClassRules=_dim_unless("bandwidth")),
-        known("compute", "TFLOP/s", 84, valueFormatter=grid_function("three"), cellClassRules=_dim_unless("compute")),
+        known("bandwidth", "GB/s", 74, valueFormatter=grid_function("whole")),
+        known("compute", "TFLOP/s", 84, valueFormatter=grid_function("three")),
         known("mde", "MDE %", 72, valueFormatter=grid_function("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states in (set(), {"ok"}, {"bare"})),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
     ]
-
-
-def _dim_unless(bound: str) -> dict[str, str]:
-    """Return a style rule that dims a rate, "bandwidth" or "compute", in rows that the other rate bounds."""
-    return {"dim": f"params.data && params.data.bound && params.data.bound !== '{bound}'"}
 
 
 def _interval(quantity: str, end: int) -> Callable[[Statuses], list[float | None]]:
@@ -200,7 +195,6 @@ COLUMNS: Columns[Statuses] = {
     **{f"{name}_low": _interval(name, 1) for name in ("latency", "speedup")},
     **{f"{name}_high": _interval(name, 2) for name in ("latency", "speedup")},
     "unit": lambda statuses: statuses.rows.units,
-    "bound": lambda statuses: statuses.rows.columns["bound"].tolist(),
     "change": lambda statuses: percents(statuses.moved),
     "change_low": _change_end(0),
     "change_high": _change_end(1),
