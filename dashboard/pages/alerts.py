@@ -102,7 +102,9 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         everything = page.total or service.alerts.count(Choice())[0]
         message = service.request_analysis(store.current())
         archived = service.alerts.archived()
-        parts = listed(page, state, start, everything, message, now_ms(), archived, bool(service.trouble))
+        parts = listed(
+            page, "" if any(filters) else state, start, everything, message, now_ms(), archived, bool(service.trouble)
+        )
         return parts, pages, start + 1, pages == 1
 
     path = State("alerts-path", "data")
@@ -132,7 +134,7 @@ def listed(
 
     Args:
         page: the alerts of this page, and the number of all that match the filters.
-        state: the selected state: "open", "muted", "resolved" or "all".
+        state: the selected state: "open", "muted", "resolved" or "all"; "" with other filters.
         start: index of the page, from 0.
         everything: number of all alerts, without filters.
         message: a notice if the analysis is pending or fails, otherwise "".

@@ -77,6 +77,13 @@ def test_an_empty_list_says_why():
     assert "three commits" in text
 
 
+def test_a_search_without_a_match_does_not_say_that_nothing_is_open(here):
+    asked = ("open", None, None, None, "nothing like this", "urgent", 1, None)
+    text = words(call(here.client, "alerts-list.children", asked).json["response"]["alerts-list"])
+    assert "No alert matches the filters." in text
+    assert "Nothing is open." not in text
+
+
 def test_a_poll_tells_of_an_act_and_is_small(tmp_path):
     here = place(tmp_path)
     first, again = (here.client.get("/_live") for _ in range(2))
