@@ -134,8 +134,9 @@ function lockstepKeys() {
 }
 document.addEventListener("click", (event) => event.target.closest("#keys") && lockstepKeys());
 
-// "/" moves to the search, j and k through the rows; Enter opens a row, "a" acknowledges, "?" lists the keys.
+// "/" moves to the search and Escape out of it, j and k through the rows; Enter opens a row, "a" acknowledges, "?" lists the keys.
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && event.target.closest(".filter input")) return event.target.blur();
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
   if (event.key === "?") return lockstepKeys();
   if (event.target.closest("dialog[open]")) return;

@@ -50,6 +50,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     other_links = [
         part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))
     ]
+    name = " ".join(part for part in (address.variant, address.case, address.l2) if part)
     return html.Main(
         [
             html.Div(
@@ -58,9 +59,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                     html.Span(" / "),
                     dcc.Link(address.suite, href=family, className="link mono"),
                     html.Span(" / "),
-                    html.H1(
-                        " ".join(part for part in (address.variant, address.case, address.l2) if part), className="mono"
-                    ),
+                    html.H1(name, className="mono"),
                 ],
                 className="crumbs",
             ),
@@ -87,7 +86,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                             html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
                         ]
                     ),
-                    graph(None, "The series over the commits", id="series-chart"),
+                    graph(None, f"{address.suite} {name} over the commits", id="series-chart"),
                 ],
                 className="card series",
             ),
