@@ -9,13 +9,20 @@
     return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
   };
 
+  // Commands keep their lines, or a comment would swallow them.
+  const fact = (term) => {
+    const commands = term.nextElementSibling.querySelector("pre");
+    const block = commands && `\n\n\`\`\`\n${commands.textContent.trim()}\n\`\`\``;
+    return `- ${plain(term)}:${block || ` ${plain(term.nextElementSibling)}`}`;
+  };
+
   // Headings, facts, sentences, lists, tables and commands of an alert, in their order.
   const story = (page) => {
     const written = {
       H1: (one) => `# ${plain(one)}`,
       H2: (one) => `## ${plain(one)}`,
       P: plain,
-      DT: (one) => `- ${plain(one)}: ${plain(one.nextElementSibling.querySelector("pre") || one.nextElementSibling)}`,
+      DT: fact,
       LI: (one) => `- ${plain(one)}`,
       TABLE: markdown,
     };
