@@ -1,4 +1,7 @@
-"""Refuse callback requests that no page sends, before they reach Dash and the callbacks."""
+"""Refuse callback requests that no page sends, before they reach Dash and the callbacks.
+
+The types of a callback's parameters are what is checked, so a callback names each parameter with its type.
+"""
 
 from __future__ import annotations
 

@@ -86,9 +86,17 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         *chosen,
         Input("version", "data"),
     )
-    def fill(state: str, *values: Any) -> Any:
-        *filters, sort, at, _version = values
-        choice = chosen_by(state, *(text or "" for text in filters))
+    def fill(
+        state: str,
+        family: str | None,
+        machine: str | None,
+        owner: str | None,
+        search: str | None,
+        sort: str | None,
+        at: int | None,
+        _version: str | None,
+    ) -> Any:
+        choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
         order: Order = sort if sort in _SORTS else "urgent"
         # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
         moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}
@@ -103,7 +111,14 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
         message = service.request_analysis(store.current())
         archived = service.alerts.archived()
         parts = listed(
-            page, "" if any(filters) else state, start, everything, message, now_ms(), archived, bool(service.trouble)
+            page,
+            "" if any((family, machine, owner, search)) else state,
+            start,
+            everything,
+            message,
+            now_ms(),
+            archived,
+            bool(service.trouble),
         )
         return parts, pages, start + 1, pages == 1
 

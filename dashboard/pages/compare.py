@@ -86,7 +86,8 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             results = store.current()
             commits = commit_options(results, machine)
             listed = any(option["value"] == commit for option in commits)
-            return commits, commit if listed else commits[0]["value"], variants(results, machine)
+            value = commit if listed else commits[0]["value"] if commits else None
+            return commits, value, variants(results, machine)
 
     @app.callback(
         Output("compare-suite", "data"),

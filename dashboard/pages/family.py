@@ -119,11 +119,21 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     inputs = [*chosen, *view, Input("colours", "data"), Input("version", "data")]
 
     @app.callback(Output("family-trend", "children"), *inputs, State("family-suite", "data"))
-    def draw(*values: Any) -> Any:
-        *shown, scheme, _, suite = values
+    def draw(
+        machine: str,
+        cases: list[str] | None,
+        l2: str,
+        quantities: list[str] | None,
+        variants: list[str] | None,
+        zoom: str | None,
+        axis: str,
+        scheme: Scheme | None,
+        _: str | None,
+        suite: str,
+    ) -> Any:
         if scheme is None:
             return no_update
-        results, address = store.current(), _address(suite, *shown)
+        results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
         return trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
 
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
@@ -134,8 +144,15 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
         State("family-suite", "data"),
     )
-    def list_newest(*values: Any) -> Any:
-        machine, cases, l2, variants, scheme, _, suite = values
+    def list_newest(
+        machine: str,
+        cases: list[str] | None,
+        l2: str,
+        variants: list[str] | None,
+        scheme: Scheme | None,
+        _: str | None,
+        suite: str,
+    ) -> Any:
         address = _address(suite, machine, cases, l2, (), variants)
         return no_update if scheme is None else latest(store.current(), address, scheme)
 

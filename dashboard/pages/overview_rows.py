@@ -28,23 +28,28 @@ from lockstep.history.store import Store
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that send the rows of a long table, and that save the table as CSV or parquet."""
     choices = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "quantity", "search")]
-    choices.append(State("visit", "data"))
-
-    def ordered(machine: str, l2: str, since: str, quantity: str, search: str | None, visit: int | None) -> Statuses:
-        results = store.current()
-        return _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
 
     @app.callback(
         Output("overview-grid", "getRowsResponse"),
         Input("overview-grid", "getRowsRequest"),
         *choices,
+        State("visit", "data"),
         prevent_initial_call=True,
     )
-    def serve(request: dict[str, Any] | None, *choice: Any) -> Any:
+    def serve(
+        request: dict[str, Any] | None,
+        machine: str,
+        l2: str,
+        since: str,
+        quantity: str,
+        search: str | None,
+        visit: int | None,
+    ) -> Any:
         if request is None:
             return no_update
-        (machine, *_, search, _), all_statuses = choice, ordered(*choice)
-        return block(all_statuses, COLUMNS, request, search or "", partial(cells_of, store.current(), machine))
+        results = store.current()
+        all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
+        return block(all_statuses, COLUMNS, request, search or "", partial(cells_of, results, machine))
 
     @app.callback(
         Output("overview-file", "data"),
@@ -54,14 +59,27 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         State("overview-grid", "rowModelType"),
         State("overview-grid", "getRowsRequest"),
         *choices,
+        State("visit", "data"),
         prevent_initial_call=True,
     )
-    def download(_csv: int | None, _parquet: int | None, *given: Any) -> Any:
-        rows, model, request, *choice = given
+    def download(
+        _csv: int | None,
+        _parquet: int | None,
+        rows: list[dict[str, Any]] | None,
+        model: str | None,
+        request: dict[str, Any] | None,
+        machine: str,
+        l2: str,
+        since: str,
+        quantity: str,
+        search: str | None,
+        visit: int | None,
+    ) -> Any:
         if model == "infinite":
-            (machine, *_, search, _), all_statuses = choice, ordered(*choice)
+            results = store.current()
+            all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
             places = chosen_rows(all_statuses, COLUMNS, request or {}, search or "")
-            rows = cells_of(store.current(), machine, all_statuses.select(np.array(places, dtype=np.intp)))
+            rows = cells_of(results, machine, all_statuses.select(np.array(places, dtype=np.intp)))
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()

@@ -422,6 +422,19 @@ def test_what_became_slower_names_the_cause_of_a_mixed_alert():
     assert (alert.topic, alert.cause.kind) == ("faster", "toolchain")
 
 
+def test_a_gain_of_a_later_commit_is_no_part_of_a_slowdown():
+    slower = step(8, 11)
+    here = step(10, 14, by=-0.3, name=series(case="M=1"))
+    later = altered(here, commit=COMMITS[14])
+    [alert] = alerts(slower, here)
+    assert (alert.topic, len(alert.members)) == ("slower", 2)
+    slowdown, gain = alerts(slower, later)
+    assert [(one.topic, len(one.members), one.after) for one in (slowdown, gain)] == [
+        ("slower", 1, COMMITS[11]),
+        ("faster", 1, COMMITS[14]),
+    ]
+
+
 def test_an_alert_is_gone_when_all_that_became_slower_went_back():
     back, stays = step(left=0.0), step(name=series(case="M=1"))
     faster = step(by=-0.1, left=0.0, name=series(case="M=2"))

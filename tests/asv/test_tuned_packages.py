@@ -99,7 +99,7 @@ def test_all_runs_take_one_choice_until_it_is_forgotten(project):
 
     status, out = run(project, "tune", "--forget")
     assert (status, file.exists()) == (0, False)
-    assert f"dropped {file}" in out
+    assert f"deleted {file}" in out
     status, out = run(project, "tune")
     assert status == 4
     assert "--forget" in out

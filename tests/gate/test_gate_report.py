@@ -4,13 +4,12 @@ import io
 import json
 import math
 import re
-import sys
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from verb import run_verb
 
-from lockstep.commands.cli import main
 from lockstep.gate.case_verdict import SeriesKey, Verdict, verdict_from
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
@@ -353,14 +352,11 @@ def test_the_comment_says_what_the_figures_of_slower_kernels_usually_mean():
         report(verdict("same"), verdict("unsure", reason="out of time")),
     ],
 )
-def test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status(told, tmp_path, monkeypatch, capsys):
+def test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status(told, tmp_path, capsys):
     (tmp_path / "gate.json").write_text(told.to_json())
     show(told, Console(soft_wrap=True))
     before = capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["lockstep", "explain", str(tmp_path / "gate.json")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == EXIT[told.state]
+    assert run_verb("explain", tmp_path / "gate.json") == EXIT[told.state]
     assert capsys.readouterr().out.split() == before.split()
 
 
@@ -374,10 +370,7 @@ def test_a_slowdown_names_its_next_commands():
     assert last == accept
 
 
-def test_a_file_that_is_no_report_is_a_mistake(tmp_path, monkeypatch, capfd):
+def test_a_file_that_is_no_report_is_a_mistake(tmp_path, capfd):
     (tmp_path / "other.json").write_text("{}")
-    monkeypatch.setattr(sys, "argv", ["lockstep", "explain", str(tmp_path / "other.json")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 4
+    assert run_verb("explain", tmp_path / "other.json") == 4
     assert "is not of schema 1" in "".join(capfd.readouterr())

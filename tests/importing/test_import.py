@@ -7,13 +7,12 @@ part of the history of invokermain/engin (MIT). pytest-benchmark 5.3.1 and Googl
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from verb import run_verb
 
-from lockstep.commands.cli import main
 from lockstep.history.store import Store
 from lockstep.importing.read_file import UnreadableFile, read_file
 
@@ -32,12 +31,7 @@ def repo(tmp_path):
 
 def run(repo, *arguments, verb="import"):
     """Run the verb and return its exit status."""
-    command = ["lockstep", verb, "--results", repo.parent / "results", "--repo", repo, *arguments]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", list(map(str, command)))
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return ended.value.code
+    return run_verb(verb, "--results", repo.parent / "results", "--repo", repo, *arguments)
 
 
 def imported(repo, *arguments, status=0):

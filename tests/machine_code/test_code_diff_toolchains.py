@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 import textwrap
 from importlib.metadata import version
@@ -11,8 +12,6 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_environment, other_triton
 
-from lockstep.commands import code_diff
-from lockstep.commands.cli import main
 from lockstep.compare.two_sides import Side, compare, differing, run_of
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -157,15 +156,17 @@ def test_wrong_words_are_usage(project):
         assert (code, said in shown) == (4, True), shown
 
 
-def test_each_release_is_compared_with_the_one_before_it(project, monkeypatch, capsys):
+def test_each_release_is_compared_with_the_one_before_it(project):
     # The environments stand for releases, which pip would have to install.
-    monkeypatch.setattr(code_diff, "releases", lambda text: ["installed", "../unfused", "../unfused"])
-    monkeypatch.setattr(sys, "argv", ["lockstep", "code", "diff", "--releases", "x==1..2", "--target", "sm_90"])
-    monkeypatch.chdir(project.root)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code in (0, None)
-    shown = capsys.readouterr().out
+    program = """
+from lockstep.commands import cli, code_diff
+code_diff.releases = lambda text: ["installed", "../unfused", "../unfused"]
+cli.main()
+"""
+    command = [sys.executable, "-c", program, "code", "diff", "--releases", "x==1..2", "--target", "sm_90"]
+    done = subprocess.run(command, cwd=project.root, env=project._environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout
     assert shown.index("sm_90: installed → ../unfused") < shown.index("sm_90: ../unfused → ../unfused")
     first, second = shown[shown.index("In short:") :].splitlines()[1:3]
     assert re.fullmatch(r"\.\./unfused, sm_90: \d+ same, \d changed; worse: .*instructions of \d.*", first)

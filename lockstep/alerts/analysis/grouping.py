@@ -73,7 +73,33 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
     return with_doubts(_across_machines(alerts, position), position)
 
 
-def _gather(changes: Iterable[ReportedChange]) -> list[list[ReportedChange]]:
+def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
+    """Divide changes into groups in which all ranges share a commit.
+
+    A gain that was first measured after the range of a slowdown is no part of it, though its own range may reach back:
+    it would make the slowdown look harmless.
+    """
+    groups = _by_range(reported for reported in changes if reported.urgent)
+    alone: list[ReportedChange] = []
+    for gain in (reported for reported in changes if not reported.urgent):
+        joined = next((gathered for gathered in groups if _shares(gain.change, gathered)), alone)
+        joined.append(gain)
+    return sorted([*groups, *_by_range(alone)], key=lambda gathered: gathered[0].change.last)
+
+
+def _shares(gain: FoundChange, gathered: Sequence[ReportedChange]) -> bool:
+    """Return whether a gain may come from a commit that all changes of a group share, and is not of a later commit."""
+    narrow = min((reported.change for reported in gathered), key=lambda change: change.last)
+    begin = max(reported.change.first for reported in gathered)
+    if gain.first > narrow.last or begin > gain.last:
+        return False
+    end = narrow.between[-1] if narrow.between else ""
+    if end not in gain.between or gain.commit not in gain.between:
+        return True
+    return gain.between.index(gain.commit) <= gain.between.index(end)
+
+
+def _by_range(changes: Iterable[ReportedChange]) -> list[list[ReportedChange]]:
     """Divide changes into the fewest groups in which all ranges share a commit.
 
     The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
