@@ -76,8 +76,8 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
 def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
     """Divide changes into groups in which all ranges share a commit.
 
-    A gain that was first measured after the range of a slowdown is no part of it, though its own range may reach back:
-    it would make the slowdown look harmless.
+    A gain whose range ends after that of a slowdown is no part of it: it may come from a later commit, and would make
+    the slowdown look harmless.
     """
     groups = _by_range(reported for reported in changes if reported.urgent)
     alone: list[ReportedChange] = []
@@ -88,15 +88,9 @@ def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
 
 
 def _shares(gain: FoundChange, gathered: Sequence[ReportedChange]) -> bool:
-    """Return whether a gain may come from a commit that all changes of a group share, and is not of a later commit."""
-    narrow = min((reported.change for reported in gathered), key=lambda change: change.last)
+    """Return whether the range of a gain ends among the commits that all changes of a group share."""
     begin = max(reported.change.first for reported in gathered)
-    if gain.first > narrow.last or begin > gain.last:
-        return False
-    end = narrow.between[-1] if narrow.between else ""
-    if end not in gain.between or gain.commit not in gain.between:
-        return True
-    return gain.between.index(gain.commit) <= gain.between.index(end)
+    return begin <= gain.last <= min(reported.change.last for reported in gathered)
 
 
 def _by_range(changes: Iterable[ReportedChange]) -> list[list[ReportedChange]]:
