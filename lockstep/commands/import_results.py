@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,7 @@ class Import(Command):  # type: ignore[misc]  # asv has no types
         git = Git(repository(args))
         unreadable = False
         with tempfile.TemporaryDirectory(prefix="lockstep-import-") as temporary:
-            sources: list[Path] = []
+            written = Counter[tuple[str, str, str]]()
             for path in args.files:
                 try:
                     tool, runs = read_file(path, args.format)
@@ -64,10 +65,12 @@ class Import(Command):  # type: ignore[misc]  # asv has no types
                     continue
                 log.info(f"{path}: {tool}, {sum(len(run.numbers) for run in runs)} numbers of {len(runs)} runs")
                 for run in _placed(runs, args.commit, args.machine, git, path):
-                    # A folder for each run, because two runs of a machine and a commit have the same file.
-                    sources.append(Path(temporary, str(len(sources))))
-                    write_run(sources[-1], run, tool)
-            status = report(merge(sources, folder))
+                    # Runs of one machine and commit have the same file, so they need folders of their own. A folder
+                    # for every run would make the merge look for each file in each of them.
+                    file = tool, run.machine, run.commit[:8]  # as asv names it
+                    write_run(Path(temporary, str(written[file])), run, tool)
+                    written[file] += 1
+            status = report(merge(sorted(Path(temporary).iterdir()), folder))
         return BAD_NEWS if unreadable else status
 
 

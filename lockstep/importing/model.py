@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
 
 from lockstep.record.quantity import Better
 
@@ -81,7 +80,3 @@ def milliseconds(text: str | None) -> int:
         return 0
     time = datetime.fromisoformat(text)
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-#: What ``better`` is of times.
-LOWER: Literal["lower"] = "lower"

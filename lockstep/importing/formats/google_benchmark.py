@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.importing.model import LOWER, SECONDS, ForeignRun, Number, milliseconds
+from lockstep.importing.model import SECONDS, ForeignRun, Number, milliseconds
+from lockstep.record.quantity import Better
 
 #: Rates that Google benchmark itself computes, with their units.
 _RATES = {"bytes_per_second": "B/s", "items_per_second": "items/s"}
@@ -41,13 +42,13 @@ def _numbers(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Number]:
     benchmark, _, case = name.partition("/")
     if any(entry.get("error_occurred") or entry.get("skipped") for entry in entries):
         failed = any(entry.get("error_occurred") for entry in entries)
-        return [Number(f"{benchmark}.real_time", case, "seconds", math.nan, LOWER, failed=failed)]
+        return [Number(f"{benchmark}.real_time", case, "seconds", math.nan, "lower", failed=failed)]
     columns = dict.fromkeys(("real_time", "cpu_time"), ("seconds", SECONDS[entries[0]["time_unit"]]))
     columns |= {rate: (unit, 1.0) for rate, unit in _RATES.items() if rate in entries[0]}
     found = []
     for quantity, (unit, factor) in columns.items():
         samples = tuple(entry[quantity] * factor for entry in entries)
-        better = LOWER if unit == "seconds" else "higher"
+        better: Better = "lower" if unit == "seconds" else "higher"
         several = samples if len(samples) > 1 else ()
         found.append(Number(f"{benchmark}.{quantity}", case, unit, samples[0], better, samples=several))
     return found

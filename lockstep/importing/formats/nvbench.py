@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.importing.model import LOWER, ForeignRun, Number, mean_interval
+from lockstep.importing.model import ForeignRun, Number, mean_interval
 
 #: The mean times that nvbench measures, by the name of the quantity, each with its relative deviation and its count.
 _TIMES = {
@@ -52,7 +52,7 @@ def read(content: Any, folder: Path) -> list[ForeignRun]:
 def _numbers(benchmark: str, state: Mapping[str, Any], folder: Path) -> list[Number]:
     case = ",".join(f"{axis['name']}={axis['value']}" for axis in state["axis_values"] or ())
     if state.get("is_skipped"):
-        return [Number(f"{benchmark}.gpu", case, "seconds", math.nan, LOWER)]
+        return [Number(f"{benchmark}.gpu", case, "seconds", math.nan, "lower")]
     summaries = {
         summary["tag"]: {field["name"]: field["value"] for field in summary["data"]} for summary in state["summaries"]
     }
@@ -64,7 +64,9 @@ def _numbers(benchmark: str, state: Mapping[str, Any], folder: Path) -> list[Num
             interval = mean_interval(value, value * stated.get(deviation, math.nan), repeat)
             samples = _samples(summaries[_SAMPLES], folder) if quantity == "gpu" and _SAMPLES in summaries else ()
             name = f"{benchmark}.{quantity}"
-            found.append(Number(name, case, "seconds", value, LOWER, interval=interval, samples=samples, repeat=repeat))
+            found.append(
+                Number(name, case, "seconds", value, "lower", interval=interval, samples=samples, repeat=repeat)
+            )
     for quantity, (tag, unit) in _RATES.items():
         if tag in stated:
             found.append(Number(f"{benchmark}.{quantity}", case, unit, stated[tag], "higher"))

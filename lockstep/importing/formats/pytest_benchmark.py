@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.importing.model import LOWER, ForeignRun, Number, milliseconds
+from lockstep.importing.model import ForeignRun, Number, milliseconds
 
 
 def recognises(content: Any) -> bool:
@@ -50,7 +50,7 @@ def _number(entry: Mapping[str, Any]) -> Number:
         case,
         "seconds",
         stats["median"],
-        LOWER,
+        "lower",
         quartiles=(stats["q1"], stats["q3"]),
         samples=tuple(stats.get("data") or ()),
         repeat=stats["rounds"],
