@@ -70,8 +70,8 @@ def trends(
     ]
     if len(series) > 1:
         changes = [(key.case, change) for key in best for change in reported_changes(results, key, machine_findings)]
-        told = [*marks(changes, commits, place, scheme), *releases]
-        figure = family_speedup(list(results.trends(series)), commits, style_of[BEST], scheme, told, zoom)
+        marked = [*marks(changes, commits, place, scheme), *releases]
+        figure = family_speedup(list(results.trends(series)), commits, style_of[BEST], scheme, marked, zoom)
         heading = [mono(f"{BEST}, {len(series)} shapes"), html.Span("Speedup ×, geometric mean")]
         drawn.append((figure, heading, f"Speedup of {address.suite} over the commits"))
     for case in cases:
