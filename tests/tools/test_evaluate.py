@@ -1,31 +1,21 @@
-"""The scoreboard's own arithmetic, its rivals, and the verb."""
+"""The arithmetic of the scores, its rivals, and the verb."""
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from lockstep.commands.cli import UsageError
 from lockstep.detect import Trend
-from lockstep.record.file import RecordError
-from tools.evaluate.board import Board, between, replay
+from tools.evaluate.board import between, replay
 from tools.evaluate.clear_steps import clear_steps, read_tree, recorded_sample
-from tools.evaluate.command import set_constants
-from tools.evaluate.feed import Report, feed, track
 from tools.evaluate.plain_shapes import plain_shapes
-from tools.evaluate.recorded import from_recorded, run_noise
-from tools.evaluate.rivals import PEERS, RIVALS, Rival, oracle
+from tools.evaluate.rivals import RIVALS, Rival, oracle
 from tools.evaluate.samples import Sample, on_scale, others, planted, standard
 from tools.evaluate.scoring import Alarm, Told, judge, total
-from tools.evaluate.shapes import shapes
-from tools.evaluate.trees import missed
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,14 +60,14 @@ class TestScoring:
         outcomes = [judge("x", 500, [40], told(40), [Alarm(40, 42)]), judge("x", 500, [40], told(10), [Alarm(10, 12)])]
         score = total(outcomes)
         assert (score.recall, score.precision, score.f1) == (0.5, 0.5, 0.5)
-        assert (score.false, score.delay, score.within, score.prompt) == (1.0, np.inf, 0.5, 0.5)
+        assert (score.false, score.delay, score.within) == (1.0, np.inf, 0.5)
 
     def test_nothing_to_divide_by(self):
         score = total([judge("x", 100, [], told(3), None)])
         assert (score.recall, score.precision, score.false, score.claims) == (None, None, None, 10.0)
 
 
-@pytest.mark.parametrize("rival", dict.fromkeys([*RIVALS, *PEERS]), ids=lambda rival: rival.name)
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
 def test_rivals_find_a_clear_step_and_nothing_else(rival):
     values = np.exp(np.random.default_rng(1).normal(0, 0.01, 80))
     assert rival.detect(values) == []
@@ -101,14 +91,6 @@ def test_the_oracle_places_a_clear_step():
     assert oracle(Sample("x", Trend(np.ones(5)), (), (), np.log)) is None
 
 
-def test_shapes_hold_their_steps():
-    for sample in shapes(np.random.default_rng(4), 3):
-        y = np.log(sample.trend.values)
-        assert len(sample.steps) == len(sample.sizes)
-        for step, size in list(zip(sample.steps, sample.sizes, strict=True))[-1:]:
-            assert np.median(y[step + 1 :]) - np.median(y[max(0, step - 2) : step]) == pytest.approx(size, abs=0.04)
-
-
 def test_plain_shapes_hold_their_steps():
     generator = np.random.default_rng(5)
     for sample in plain_shapes(generator, 2):
@@ -116,8 +98,8 @@ def test_plain_shapes_hold_their_steps():
         edges = [0, *sample.steps, y.size]
         assert len(sample.steps) == len(sample.sizes)
         for before, step, after, size in zip(edges, edges[1:], edges[2:], sample.sizes, strict=False):
-            assert before + 3 <= step <= after - 3
-            if not any(word in sample.kind for word in ("modes", "machines", "yearly", "dip", "bursts")):
+            assert before + 2 <= step <= after - 2
+            if not any(word in sample.kind for word in ("modes", "machines", "yearly", "dip", "bursts", "2 … 5")):
                 move = np.median(y[step : step + 12][: after - step]) - np.median(y[max(before, step - 12) : step])
                 assert move == pytest.approx(size, abs=0.05 if sample.trend.ratio else 1.5), sample.kind
 
@@ -145,7 +127,7 @@ def clear_sample() -> Sample:
     """Return a series with clear steps of 50 % at point 8 and of 33 % back at point 16."""
     values = 10 + 0.1 * np.arange(24) % 0.3
     values[8:16] += 5
-    return recorded_sample("tree", '["name"]', Trend(values))
+    return recorded_sample("tree", Trend(values))
 
 
 class TestClearSteps:
@@ -167,10 +149,10 @@ class TestClearSteps:
 
     def test_zeros_and_negatives(self):
         assert clear_steps(np.repeat([0.0, 5.0, 0.0, -100.0, -120.0], 5)) == [5, 10, 15, 20]
-        assert recorded_sample("tree", "", Trend(np.repeat([0.0, -5.0], 5))).sizes == (-5.0,)
+        assert recorded_sample("tree", Trend(np.repeat([0.0, -5.0], 5))).sizes == (-5.0,)
 
     def test_a_size_lies_between_the_nearest_and_the_farthest_points(self):
-        sample = recorded_sample("tree", "", Trend(np.exp([0.0, 0.1, 0, 0.1, 0, 1.0, 1.2, 1, 1, 1])))
+        sample = recorded_sample("tree", Trend(np.exp([0.0, 0.1, 0, 0.1, 0, 1.0, 1.2, 1, 1, 1])))
         assert (sample.steps, sample.sizes, sample.slacks) == ((5,), pytest.approx((1.05,)), pytest.approx((0.15,)))
 
     @pytest.mark.parametrize(
@@ -185,13 +167,6 @@ class TestClearSteps:
         score = total([judge("tree", 24, sample.steps, changes, None, sample.sizes, sample.slacks)])
         assert (score.near, score.signed, score.held) == (near, signed, held)
 
-    def test_missed_steps_are_listed_with_their_values(self):
-        sample = clear_sample()
-        (first,) = missed([sample], Board({}, [told(9, 18)], 0.0))
-        assert (first["index"], first["series"], first["told"], first["first"]) == (16, ["name"], [9, 18], 6)
-        assert first["values"] == sample.trend.values[6:].tolist()
-        assert [line["index"] for line in missed([sample], Board({}, [[]], 0.0))] == [8, 16]
-
     def test_a_results_folder(self, tmp_path):
         samples = list(read_tree(ROOT / "results", tmp_path))
         assert len(samples) > 100
@@ -200,77 +175,40 @@ class TestClearSteps:
             assert sample.steps == tuple(clear_steps(sample.trend.values))
 
 
-class TestFeed:
-    def test_a_change_that_moves_vanishes_and_returns(self):
-        assert track([[], [10], [10], [12]]) == [Report(10, 12)]
-        assert track([[10], []]) == [Report(10, 10, stands=False, taken_back=True)]
-        assert track([[10], [], [11]]) == [Report(10, 11, taken_back=True)]
-        assert track([[10], [10, 20]]) == [Report(10, 10), Report(20, 20)]
-        assert track([[10], [16]]) == [Report(10, 10, stands=False, taken_back=True), Report(16, 16)]
-
-    def test_the_nearest_places_belong_together(self):
-        assert track([[10], [5, 11]]) == [Report(10, 11), Report(5, 5)]
-
-    def test_two_places_are_two_changes(self):
-        assert track([[10], [9, 11]]) == [Report(10, 9), Report(11, 11)]
-
-    def test_counts(self):
-        ends = {12: [8], 14: [5, 9], 16: [8], 20: [8, 16], 22: [16], 24: [16, 1]}
-        fickle = Rival("fickle", lambda values: ends.get(values.size, [8] if values.size in (11, 13) else []))
-        ours, theirs = feed([clear_sample()], 1, [fickle], 1)
-        assert (ours.method, ours.series, theirs.series) == ("lockstep", 1, 1)
-        assert (theirs.told, theirs.vanished, theirs.returned, theirs.moved) == (3, 1, 2, 1)
-        assert theirs.clear == 2  # the one at 8 and the one at 16
-
-    def test_series_with_zeros_and_short_ones_are_left_out(self):
-        trends = [Trend(np.zeros(20)), Trend(np.ones(9)), Trend(np.ones(10)), Trend(np.ones(10))]
-        assert [one.series for one in feed([recorded_sample("t", "", one) for one in trends], 1, [], 1)] == [1]
-
-
-class TestRecorded:
-    def test_noise_of_what_did_not_change(self):
-        noises = run_noise(ROOT / "results" / "h200-unlocked")
-        assert len(noises) > 30
-        assert 0.0005 < np.median([noise.spread for noise in noises]) < 0.002
-        assert np.std(np.concatenate([noise.shape for noise in noises])) == pytest.approx(1.0, abs=0.1)
-        samples = from_recorded(np.random.default_rng(4), noises, 3)
-        assert all(np.isfinite(sample.trend.errors).all() for sample in samples)
-
-    def test_a_folder_without_history(self, tmp_path):
-        with pytest.raises(RecordError, match="no series"):
-            run_noise(tmp_path)
-
-
-def scores(*options: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "tools", "evaluate", "--processes", "1", "--json", *options]
-    return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+def scores(*options: str) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "tools",
+        "evaluate",
+        "--processes",
+        "1",
+        "--series",
+        "4",
+        "--seeds",
+        "201",
+        *options,
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_verb():
-    rows = scores("--quick")
-    rivals = {"KernelCPD rbf"} & {rival.name for rival in RIVALS}  # not on Python 3.14
-    assert {row["method"] for row in rows} == {"lockstep", "fixed 5 %", "oracle", *rivals}
-    ours = {row["row"]: row for row in rows if row["method"] == "lockstep"}
-    assert ours["10 %"]["recall"] == 1.0
-    assert ours["recorded ≤ 0.1 %, 1 %"]["prompt"] == 1.0
-    assert ours["standard"]["f1"] > 0.8
+    ours = next(
+        line.replace("│", " ").split() for line in scores("--alone").splitlines() if line.startswith("lockstep ")
+    )
+    precision, recall, f1 = map(float, ours[1:4])
+    assert min(precision, recall, f1) > 0.7
 
 
 def test_the_verb_scores_shapes():
-    ours = {row["row"]: row for row in scores("--shapes", "--alone", "--series", "4", "--seeds", "201")}
-    assert ours["1 of 20 … 200 %, 12 apart"]["near"] == 1.0
-    assert ours["1 of 20 … 200 %, 12 apart"]["series"] == 1
-    assert ours["no step, 1000 commits"]["recall"] is None
+    lines = scores("--shapes", "--alone").splitlines()
+    [ours] = [line for line in lines if line.startswith("1 of 20 … 200 %, 12 apart")]
+    assert ours.split("lockstep")[1].replace("│", " ").split()[:2] == ["1.00", "1.00"]
 
 
-def test_a_constant_with_another_value():
-    few = ("--alone", "--series", "2", "--seeds", "201")
-    as_it_is, deaf = scores(*few), scores(*few, "--set", "EVIDENCE=1000", "PLAIN_GAP=1e9")
-    assert as_it_is[0]["recall"] > 0.5
-    assert deaf[0]["recall"] == 0.0
-
-
-@pytest.mark.parametrize("text", ["EVIDENCE", "EVIDENCE=much", "NO_SUCH_CONSTANT=1"])
-def test_a_constant_that_is_none(text):
-    with pytest.raises(UsageError, match=re.escape(f"--set {text}")):
-        set_constants([text])
+@pytest.mark.parametrize("option", [("--series", "0"), ("--seeds", "-1"), ("--trees", "nowhere")])
+def test_a_wrong_option_is_named(option):
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        scores(*option)
+    assert failed.value.returncode == 4
+    assert option[0] in failed.value.stdout + failed.value.stderr

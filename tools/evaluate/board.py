@@ -6,7 +6,7 @@ import itertools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -36,12 +36,10 @@ class Board:
     """The outcomes of all methods: by method, then by row of the tables (the kind of series).
 
     Attributes:
-        changes: the final changes of our detector, for each sample.
         seconds: the CPU time of our detector.
     """
 
     outcomes: dict[str, dict[str, list[Outcome]]]
-    changes: list[list[Told]]
     seconds: float
 
     def score(self, method: str, rows: Iterable[str]) -> Score:
@@ -58,17 +56,6 @@ class Board:
         recall, best = self.score(method, [row]).recall, self.score(ORACLE, [row]).recall
         return recall / best if recall is not None and best else None
 
-    def as_json(self) -> list[dict[str, object]]:
-        """Return an object for each method and row, and one for all standard rows ("standard")."""
-        entries = []
-        for method in self.outcomes:
-            for row, rows in [("standard", STANDARD), *((row, (row,)) for row in self.rows)]:
-                score = asdict(self.score(method, rows))
-                plain = {name: value if value != np.inf else None for name, value in score.items()}
-                share = self.share(method, row) if row != "standard" else None
-                entries.append({"method": method, "row": row, **plain, "recall_of_oracle": share})
-        return entries
-
 
 def fill(
     samples: Sequence[Sample], *, rivals: Sequence[Rival] = RIVALS, processes: int = 1, online: bool = True
@@ -81,9 +68,8 @@ def fill(
     began = _cpu_seconds()
     analyses = analyse_many([sample.trend for sample in samples], processes=processes)
     seconds = _cpu_seconds() - began
-    changes = [told(analysis) for analysis in analyses]
-    for sample, final, analysis in zip(samples, changes, analyses, strict=True):
-        outcomes[OURS][sample.kind].append(_outcome(sample, final, alarms(analysis)))
+    for sample, analysis in zip(samples, analyses, strict=True):
+        outcomes[OURS][sample.kind].append(_outcome(sample, told(analysis), alarms(analysis)))
     for rival in rivals:
         jobs = list(_rival_jobs(rival, samples, online))
         with pool(processes) as workers:
@@ -94,7 +80,7 @@ def fill(
         place = oracle(sample)
         if place is not None:
             outcomes[ORACLE][sample.kind].append(_outcome(sample, [Told(place, sample.sizes[0])], None))
-    return Board({method: dict(rows) for method, rows in outcomes.items()}, changes, seconds)
+    return Board({method: dict(rows) for method, rows in outcomes.items()}, seconds)
 
 
 def _cpu_seconds() -> float:
@@ -157,7 +143,7 @@ def _outcome(sample: Sample, changes: Sequence[Told], rung: Sequence[Alarm] | No
 
 def standard_table(board: Board) -> Table:
     """Return a table of the standard series, a line for each method: final changes, recall by size, online alarms."""
-    table = plain_table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and over the oracle's)")
+    table = _plain_table("Standard series: 1 % noise, 2 % outliers, 0.3 % drift; recall by size (and of the oracle's)")
     for name in ("method", "precision", "recall", "F1", SMALLEST, *STANDARD[1:]):
         table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
     for name in ("false /1000", "no step", "misplaced", "delay at 3 %", "within 20"):
@@ -186,12 +172,12 @@ def _told(score: Score) -> list[str]:
     return [*map(_number, (score.recall, score.near, score.signed, score.sized, score.held)), error]
 
 
-def shape_table(board: Board, rows: Sequence[str], title: str = "") -> Table:
-    """Return a table of what each method reports of the steps in the series of the kinds ``rows``."""
-    table = plain_table(f"{title}Shares of the true steps: within ± 2 commits, ± 1; sign; size within 10 %, interval")
+def shape_table(board: Board) -> Table:
+    """Return a table of what each method reports of the steps in the series of each kind."""
+    table = _plain_table("Shares of the true steps: within ± 2 commits, ± 1; sign; size within 10 %, interval")
     for name in ("series", "method", *_TOLD, "precision", "false /1000", "in the end", "delay", "n", "replayed"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("series", "method") else "right")
-    for row in rows:
+    for row in board.rows:
         for method in board.outcomes:
             score = board.score(method, [row])
             if not score.series:
@@ -210,7 +196,7 @@ def shape_table(board: Board, rows: Sequence[str], title: str = "") -> Table:
 
 def tree_table(board: Board) -> Table:
     """Return a table of what each method reports of the clear steps in each tree of recorded series."""
-    table = plain_table(
+    table = _plain_table(
         "Shares of the clear steps: within ± 2 points, ± 1; with the right sign; size within 10 %, interval"
     )
     for name in ("tree", "method", *_TOLD, "clear steps", "series", "changes /1000"):
@@ -223,7 +209,7 @@ def tree_table(board: Board) -> Table:
     return table
 
 
-def plain_table(title: str) -> Table:
+def _plain_table(title: str) -> Table:
     """Return an empty table in the style of the scores."""
     return Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
 

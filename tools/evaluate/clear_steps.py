@@ -39,7 +39,7 @@ def clear_steps(values: Floats) -> list[int]:
     return [int(run[clarity[run].argmax()]) + SIDE for run in runs if run.size]
 
 
-def recorded_sample(kind: str, name: str, trend: Trend) -> Sample:
+def recorded_sample(kind: str, trend: Trend) -> Sample:
     """Return a recorded series with its clear steps as the true ones.
 
     The size of a step lies between the distance of the nearest points of both sides and that of the farthest.
@@ -50,7 +50,7 @@ def recorded_sample(kind: str, name: str, trend: Trend) -> Sample:
         before, after = y[step - SIDE : step], y[step : step + SIDE]
         sizes.append(float(after.max() + after.min() - before.max() - before.min()) / 2)
         slacks.append(float(np.ptp(before) + np.ptp(after)) / 2)
-    return Sample(kind, trend, tuple(steps), tuple(sizes), slacks=tuple(slacks), name=name)
+    return Sample(kind, trend, tuple(steps), tuple(sizes), slacks=tuple(slacks))
 
 
 def read_tree(results: Path, cache: Path) -> Iterator[Sample]:
@@ -68,4 +68,4 @@ def read_tree(results: Path, cache: Path) -> Iterator[Sample]:
         trends = list(snapshot.trends(snapshot.series(machine=machine)))
         for entry in followed(trends, snapshot.numbers(machine), baselines):
             if not entry.exact:
-                yield recorded_sample(kind, f"{entry.name} {entry.version}", entry.values)
+                yield recorded_sample(kind, entry.values)

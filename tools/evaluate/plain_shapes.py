@@ -54,6 +54,12 @@ def _stairs(rng: np.random.Generator) -> Sample:
     return _stepping("stairs of six, 5 … 15 %, 5 … 12 apart", rng.normal(0, _QUIET, steps[-1] + 12), steps, sizes)
 
 
+def _staircase(rng: np.random.Generator) -> Sample:
+    steps = 30 + np.append(0, np.cumsum(rng.integers(2, 6, 3)))
+    sizes = rng.uniform(0.1, 0.5, 4) * rng.choice([-1, 1], 4)
+    return _stepping("four steps 2 … 5 apart", rng.normal(0, rng.uniform(0.002, 0.01), 60), steps, sizes)
+
+
 def _noisier(rng: np.random.Generator, grows: bool, stepped: bool) -> Sample:
     at, factor, noise = int(rng.integers(30, 50)), rng.uniform(3, 10), rng.normal(0, 0.003, 80)
     noise[slice(at, None) if grows else slice(at)] *= factor
@@ -148,6 +154,7 @@ _KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
     *(partial(_many, count=count, reverts=True) for count in _COUNTS[1:]),
     _plateaus,
     _stairs,
+    _staircase,
     *(partial(_noisier, grows=grows, stepped=stepped) for stepped in (True, False) for grows in (True, False)),
     _dip,
     *(partial(_drift, doubles=doubles) for doubles in (False, True)),

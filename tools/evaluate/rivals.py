@@ -31,27 +31,13 @@ class Rival:
     milliseconds: float = 0.0
 
 
-def fixed_threshold(values: Floats) -> list[int]:
-    """Return every commit that differs by 5 % from the previous commit."""
-    return (np.flatnonzero(np.abs(np.diff(values)) > 0.05 * np.abs(values[:-1])) + 1).tolist()
-
-
-def asv_steps(values: Floats, threshold: float = 0.05) -> list[int]:
-    """Run asv's ``step_detect`` (L1 Potts fit) with the default threshold of its regressions page, 5 %."""
+def asv(values: Floats) -> list[int]:
+    """Run asv's ``step_detect`` (L1 Potts fit), and return every step of any size."""
     # Imported here: asv is slow to import.
     from asv.step_detect import detect_steps
 
     steps = detect_steps(values.tolist())
-    return [
-        int(after[0])
-        for before, after in itertools.pairwise(steps)
-        if abs(after[2] - before[2]) > threshold * abs(before[2])
-    ]
-
-
-def asv_without_threshold(values: Floats) -> list[int]:
-    """Run asv's ``step_detect``, and return every step of any size."""
-    return asv_steps(values, 0.0)
+    return [int(after[0]) for before, after in itertools.pairwise(steps) if after[2] != before[2]]
 
 
 def kernel(values: Floats) -> list[int]:
@@ -90,27 +76,6 @@ def otava(values: Floats) -> list[int]:
     return [int(change.index) for change in found]
 
 
-def weighted_t(values: Floats) -> list[int]:
-    """Run Perfherder's method: return the commits where |t| exceeds 7 and is a local maximum.
-
-    At each commit t is that of Welch's test between the 12 points before the commit and the 12 points from the commit
-    on. Nearer points weigh more.
-    """
-    y, window, bar = on_scale(values), 12, 7.0
-    if y.size < 2 * window:
-        return []
-    weights = np.arange(window, 0, -1) / window
-    statistic = np.zeros(y.size)
-    for place in range(window, y.size - window + 1):
-        (first, first_var), (second, second_var) = (
-            _weighted(part, weights) for part in (y[place - window : place][::-1], y[place : place + window])
-        )
-        spread = np.sqrt((first_var + second_var) / window)
-        statistic[place] = abs(first - second) / spread if spread > 0 else 0.0
-    peaks = (statistic > bar) & (statistic >= np.roll(statistic, 1)) & (statistic > np.roll(statistic, -1))
-    return np.flatnonzero(peaks).tolist()
-
-
 def oracle(sample: Sample) -> int | None:
     """Return the likeliest commit of a step, given that there is one, its size and sign, the level and the noise.
 
@@ -124,21 +89,8 @@ def oracle(sample: Sample) -> int | None:
     return int(after[1:].argmax()) + 1
 
 
-_ASV = Rival("asv, no threshold", asv_without_threshold, 5.0)
 #: Left out on Python 3.14, for which ruptures has no wheel.
 _RUPTURES = (Rival("KernelCPD rbf", kernel, 0.3), Rival("PELT l1", pelt, 60.0)) if find_spec("ruptures") else ()
-RIVALS = (
-    Rival("fixed 5 %", fixed_threshold),
-    Rival("asv, 5 %", asv_steps, 5.0),
-    _ASV,
-    Rival("Perfherder's t", weighted_t, 4.0),
-    *_RUPTURES,
-)
-#: Methods on series of other shapes. Otava is not a dependency: it pins numpy 2.2 and brings clients of Slack and
-#: BigQuery. Its detector needs neither: ``pip install --no-deps apache-otava``.
-PEERS = (*_RUPTURES, _ASV, *([Rival("Otava", otava, 4.0)] if find_spec("otava") else []))
-
-
-def _weighted(part: Floats, weights: Floats) -> tuple[float, float]:
-    mean = float(weights @ part / weights.sum())
-    return mean, float(weights @ (part - mean) ** 2 / weights.sum())
+#: Otava is not a dependency: it pins numpy 2.2 and brings clients of Slack and BigQuery. Its detector needs neither:
+#: ``pip install --no-deps apache-otava``.
+RIVALS = (*_RUPTURES, Rival("asv", asv, 5.0), *([Rival("Otava", otava, 4.0)] if find_spec("otava") else []))

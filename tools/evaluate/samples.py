@@ -31,7 +31,6 @@ class Sample:
         density: log density of the noise about a level of 0, for the oracle; a function from [points] to [points].
             ``None`` if the oracle is not asked.
         slacks: for each step, how far its true size may lie from ``sizes``; () if the sizes are exact.
-        name: name of a recorded series.
     """
 
     kind: str
@@ -40,7 +39,6 @@ class Sample:
     sizes: tuple[float, ...]
     density: Density | None = None
     slacks: tuple[float, ...] = ()
-    name: str = ""
 
 
 def on_scale(values: Floats) -> Floats:
@@ -69,7 +67,7 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
 
 
 def others(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Make ``count`` series of each kind in this module that is not standard, such as with gaps or heavy tails."""
+    """Make ``count`` series of each kind in this module that is not standard, such as with heavy tails."""
     return [make(rng) for make in _KINDS for _ in range(count)]
 
 
@@ -80,7 +78,6 @@ def planted(
     steps: tuple[int, ...] = (),
     sizes: tuple[float, ...] = (),
     density: Density | None = None,
-    errors: Floats | None = None,
 ) -> Sample:
     """Return a series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
     order = np.argsort(steps)
@@ -89,11 +86,12 @@ def planted(
     y = noise.copy()
     for place, size in zip(places, logs, strict=True):
         y[place:] += size
-    return Sample(kind, Trend(np.exp(y), errors), places, logs, density)
+    return Sample(kind, Trend(np.exp(y)), places, logs, density)
 
 
-def wandering(rng: np.random.Generator, length: int, spread: float, memory: float) -> Floats:
-    """Return an autoregression of order one with standard deviation ``spread``."""
+def _wandering(rng: np.random.Generator, length: int) -> Floats:
+    """Return an autoregression of order one with a standard deviation of 0.3 %."""
+    spread, memory = 0.003, 0.9
     pushes = rng.normal(0, spread * np.sqrt(1 - memory**2), length)
     pushes[0] = rng.normal(0, spread)
     for place in range(1, length):
@@ -105,9 +103,9 @@ def _place(rng: np.random.Generator) -> int:
     return int(rng.integers(FIRST, LAST + 1))
 
 
-def _usual(rng: np.random.Generator, length: int, drift: float = 0.003, memory: float = 0.9) -> Floats:
+def _usual(rng: np.random.Generator, length: int) -> Floats:
     outliers = (rng.random(length) < 0.02) * np.log1p(rng.uniform(0.05, 0.2, length))
-    noise: Floats = rng.normal(0, 0.01, length) + outliers + wandering(rng, length, drift, memory)
+    noise: Floats = rng.normal(0, 0.01, length) + outliers + _wandering(rng, length)
     return noise
 
 
@@ -119,47 +117,13 @@ def _usual_density(residuals: Floats) -> Floats:
     return log_density
 
 
-def _several(rng: np.random.Generator) -> Sample:
-    steps = (int(rng.integers(25, 46)), int(rng.integers(65, 86)), int(rng.integers(105, 126)))
-    sizes = tuple(rng.choice([0.03, 0.05, 0.1], 3).tolist())
-    return planted(rng, "three steps of 3 … 10 %", _usual(rng, 150), steps, sizes)
-
-
-def _gaps(rng: np.random.Generator) -> Sample:
-    noise = _usual(rng, 120)
-    noise[rng.random(120) < 0.3] = np.nan
-    return planted(rng, "3 %, 30 % of commits missing", noise, (_place(rng),), (0.03,))
-
-
 def _heavy(rng: np.random.Generator) -> Sample:
     noise = 0.01 * rng.standard_t(3, 120)
     return planted(rng, "3 %, heavy tails (t, 3)", noise, (_place(rng),), (0.03,))
 
 
-def _heavy_quiet(rng: np.random.Generator) -> Sample:
-    return planted(rng, "no step, heavy tails (t, 3)", 0.01 * rng.standard_t(3, 120))
-
-
-def _strong_drift(rng: np.random.Generator) -> Sample:
-    return planted(rng, "no step, drift of 1 %", _usual(rng, 120, 0.01, 0.95))
-
-
-def _strong_drift_step(rng: np.random.Generator) -> Sample:
-    return planted(rng, "5 %, drift of 1 %", _usual(rng, 120, 0.01, 0.95), (_place(rng),), (0.05,))
-
-
-def _ramp(rng: np.random.Generator) -> Sample:
-    begin = int(rng.integers(20, 60))
-    slope = rng.uniform(0.05, 0.15) / 60 * rng.choice([-1, 1])
-    return planted(rng, "ramp of 5 … 15 % in 60", _usual(rng, 120) + slope * np.clip(np.arange(120) - begin, 0, 60))
-
-
 def _short(rng: np.random.Generator) -> Sample:
     return planted(rng, "5 %, 24 commits", _usual(rng, 24), (int(rng.integers(12, 20)),), (0.05,))
-
-
-def _long_quiet(rng: np.random.Generator) -> Sample:
-    return planted(rng, "no step, 1000 commits", _usual(rng, 1000))
 
 
 def _long(rng: np.random.Generator) -> Sample:
@@ -167,15 +131,4 @@ def _long(rng: np.random.Generator) -> Sample:
     return planted(rng, "four of 2 … 10 %, 1000 commits", _usual(rng, 1000), steps, (0.02, 0.03, 0.05, 0.1))
 
 
-_KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (
-    _ramp,
-    _strong_drift,
-    _strong_drift_step,
-    _heavy_quiet,
-    _heavy,
-    _gaps,
-    _several,
-    _short,
-    _long_quiet,
-    _long,
-)
+_KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (_heavy, _short, _long)

@@ -136,7 +136,6 @@ class Score:
         false, misplaced: online alarms per 1000 commits.
         delay: median commits from a step to its alarm, infinite if more than half of the steps had no alarm.
         within: share of the steps reported within ``ABOUT`` commits.
-        prompt: share of the steps reported within ``MATCH`` commits.
     """
 
     series: int
@@ -156,7 +155,6 @@ class Score:
     misplaced: float | None
     delay: float | None
     within: float | None
-    prompt: float | None
 
 
 def total(outcomes: Sequence[Outcome]) -> Score:
@@ -188,7 +186,6 @@ def total(outcomes: Sequence[Outcome]) -> Score:
         misplaced=_share(1000 * sum(outcome.misplaced for outcome in online), replayed),
         delay=median(delays) if delays else None,
         within=_share(sum(delay <= ABOUT for delay in delays), len(delays)),
-        prompt=_share(sum(delay <= MATCH for delay in delays), len(delays)),
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.processes.end_with_parent import reap, run, start
 from tools.pictures.pages import MACHINE, Page
-from tools.pictures.png import write_small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -69,6 +68,6 @@ def photograph(
         # Wait for charts below the first one, for fonts, and until the dashboard has checked again for new results.
         tab.wait_for_load_state("networkidle")
         tab.wait_for_timeout(1500)
-        write_small(browser, tab.screenshot(full_page=full, animations="disabled"), file)
+        tab.screenshot(path=file, full_page=full, animations="disabled")
     finally:
         context.close()
