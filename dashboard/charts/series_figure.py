@@ -9,7 +9,6 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from dashboard.charts.apart import Apart
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
 from dashboard.charts.telemetry import Points, telemetry_panels
@@ -42,7 +41,6 @@ def series_figure(
     style: Style,
     scheme: Scheme,
     zoom: tuple[float, ...] = (),
-    apart: Sequence[Apart] = (),
 ) -> Figure:
     """Return the chart of one series: its numbers, and below them clock, temperature and registers where recorded.
 
@@ -51,7 +49,6 @@ def series_figure(
         points: the points of the quantity, oldest first, each with its number.
         analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
         zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
-        apart: the points at commits off the line.
     """
     shown = [(point, number) for point, number in points if number is not None]
     [variant] = {key.variant for key in rows.keys} or {""}
@@ -59,8 +56,7 @@ def series_figure(
     at = {commit.hash: index for index, commit in enumerate(commits)}
     drawn = marks([(variant, change) for change in changes], commits, at, scheme, sized=True)
     drawn += _condition_marks(points, commits, scheme)
-    begin, of_variant = _first(points), {variant: apart}
-    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, of_variant, begin)
+    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, _first(points))
     data, layout = figure["data"], figure["layout"]
     small = {"size": 11, "color": neutral(scheme)}
     title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import escape
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.charts.apart import Apart, apart_marks
-from dashboard.charts.axes import commit_axis, fitted, in_zoom, scientific, value_axis
+from dashboard.charts.axes import commit_axis, fitted, scientific, value_axis
 from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
 from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
@@ -62,7 +60,6 @@ def trend(
     marks: Sequence[Mark] = (),
     zoom: tuple[float, ...] = (),
     columns: int = 0,
-    apart: Mapping[str, Sequence[Apart]] = MappingProxyType({}),
     begin: int = 0,
 ) -> Figure:
     """Return the chart of one quantity of one case over the commits of a machine.
@@ -78,7 +75,6 @@ def trend(
         zoom: visible range of the x axis, () for all. The y axis fits the visible points.
         columns: approximate width of the chart in pixels, of which each gets at most two points of a line; 0 draws
             every point.
-        apart: the points at commits off the line, by variant.
         begin: index of the first visible commit without a zoom.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
@@ -104,10 +100,6 @@ def trend(
                 shape = stroke(style, scheme) | {"name": escape(variant)}
                 lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
                 lines += _dots(variant_rows, run, x, y, shape) if thinned and not thinned.marked else []
-        beside = [entry for entry in apart.get(variant, ()) if in_zoom(entry.place, zoom)]
-        unknown = np.full(len(beside), np.nan)
-        drawn.append((np.array([entry.value for entry in beside]), unknown, unknown))
-        lines += apart_marks(beside, dict(zip(x.tolist(), y.tolist(), strict=True)), quantity, scheme)
         for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
             failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
     extent = fitted(*map(np.concatenate, zip(*drawn, strict=True))) if drawn else None

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from dashboard.address import SeriesAddress
-from dashboard.charts.apart import Apart
 from dashboard.charts.axes import sourced
 from dashboard.charts.series_figure import series_figure
 from dashboard.charts.theme import Scheme, styles
-from dashboard.charts.trend import commit_line
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.read_rows import rows_of
@@ -34,7 +32,6 @@ class SeriesView:
 
     Attributes:
         points: the points of the quantity, oldest first, each with its number.
-        apart: the points at commits off the line.
         what: the displayed quantity.
         changes: the detected changes of the series.
         analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
@@ -43,7 +40,6 @@ class SeriesView:
     """
 
     points: tuple[tuple[Point, Measured | None], ...]
-    apart: tuple[tuple[Point, Measured | None], ...]
     what: Quantity
     changes: tuple[FoundChange, ...]
     analysis: Behaviour | None
@@ -73,11 +69,8 @@ def view(results: Results, address: SeriesAddress, machine_findings: MachineFind
     quantity = described(rows, address.quantity or offered_quantities(results, address, key)[0].name)
     fallback = "speedup" if quantity.name == "speedup" else "latency"
     numbers = _numbers(rows, quantity.name)
-    apart, apart_rows = _measured_at(results, key, apart=True)
-    apart_numbers = _numbers(apart_rows, quantity.name)
     return SeriesView(
         tuple((point, numbers.get(point.commit)) for point in points.get(fallback, points.get("value", []))),
-        tuple((point, apart_numbers.get(point.commit)) for point in apart.get(fallback, apart.get("value", []))),
         quantity,
         reported_changes(results, key, machine_findings)
         if quantity.name != "error"
@@ -96,10 +89,10 @@ def _ratio_of(results: Results, key: SeriesKey) -> SeriesKey | None:
 
 
 @remembered
-def _measured_at(results: Results, key: SeriesKey, apart: bool = False) -> tuple[dict[str, list[Point]], RowTable]:
-    """Return the stored points of a series by quantity, and its rows; of the commits on the line, or of those apart."""
+def _measured_at(results: Results, key: SeriesKey) -> tuple[dict[str, list[Point]], RowTable]:
+    """Return the stored points of a series by quantity, and its rows."""
     own_series = results.keys(key.machine).series_of([key])
-    columns = results.columns(key.machine, COLUMNS, series=own_series, apart=apart)
+    columns = results.columns(key.machine, COLUMNS, series=own_series)
     by_quantity: dict[str, list[Point]] = {}
     for point in results.points_of(key.machine, columns):
         by_quantity.setdefault(results.benchmarks[point.series.benchmark].part, []).append(point)
@@ -120,18 +113,9 @@ def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: S
     """Return the chart of the series with its changes and levels, see ``series_figure``."""
     style = styles([address.variant], set())[address.variant]
     commits = results.commits(address.machine)
-    off_line = results.apart(address.machine)
-    apart = [
-        Apart(place, number.value, commit_line(commit))
-        for point, number in shown.apart
-        for commit in [off_line[point.commit - len(commits)]]
-        if number is not None and (place := results.place_of(address.machine, commit.hash)) >= 0
-    ]
     levels = _levels(shown)
     _, rows = _measured_at(results, key_at(address))
-    figure = series_figure(
-        rows, shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom, apart
-    )
+    figure = series_figure(rows, shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom)
     return sourced(figure, address.machine, commits)
 
 

@@ -5,13 +5,12 @@ from compared import each
 from measured_repository import Repository
 from trees import analysed, open_store
 
-from dashboard.address import CommitAddress, SeriesAddress
+from dashboard.address import CommitAddress
 from dashboard.pages import commit as commit_page
 from dashboard.pages import compare as compare_page
 from dashboard.pages import machines as machines_page
 from dashboard.pages import overview as overview_page
 from dashboard.pages.overview import OverviewAddress
-from dashboard.pages.series_data import chart, view
 from dashboard.server.app import create_app
 from lockstep.compare.at_commit import compare_commit
 from lockstep.suite.thresholds import Thresholds
@@ -51,23 +50,6 @@ def test_compare_offers_commits_off_the_line_last(place):
     assert [option["value"] for option in options] == [*line[::-1], experiment]
     assert "(apart)" in options[-1]["label"]
     assert not any("(apart)" in option["label"] for option in options[:-1])
-
-
-def test_charts_and_tables_show_the_point_beside_its_fork(place):
-    store, _, _, experiment = place
-    results = store.current()
-    [key] = results.keys("box").keys
-    address = SeriesAddress(*key)
-    shown = view(results, address, None)
-    figure = chart(results, address, shown, "light")
-    [marker] = [trace for trace in figure["data"] if trace.get("name") == "apart"]
-    assert marker["marker"]["symbol"] == "circle-open"
-    assert marker["x"] == [pytest.approx(1.3)]
-    assert experiment[:8] in marker["text"][0]
-    line_traces = [trace for trace in figure["data"] if trace.get("mode") == "lines+markers"]
-    assert all(experiment[:8] not in str(trace["text"]) for trace in line_traces)
-    low, high = figure["layout"]["yaxis"]["range"]
-    assert low <= marker["y"][0] <= high
 
 
 def parts(component):
