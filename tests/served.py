@@ -14,6 +14,7 @@ from werkzeug.serving import make_server
 
 from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
 from dashboard.auth.credentials import Access
+from dashboard.pages.overview_table import cells_of, in_order
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
@@ -152,6 +153,11 @@ def act(
 def words(component):
     """All that a component shows, as one text."""
     return json.dumps(component.to_plotly_json() if hasattr(component, "to_plotly_json") else component, default=vars)
+
+
+def table_of(results, machine, statuses):
+    """All rows of the overview's table."""
+    return cells_of(results, machine, in_order(statuses))
 
 
 def cells(table):

@@ -45,16 +45,6 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return row?.data ? row.data.href : dash_clientside.no_update;
     },
 
-    // Let a table whose rows come from the server request them again, after another choice, search or version.
-    askAgain: () => {
-      ["overview-grid", "commit-grid"].forEach((one) => {
-        if (!document.getElementById(one)) return;
-        // If the table does not exist yet, its first request is still to come.
-        dash_ag_grid.getApiAsync(one).then((api) => api.getGridOption("rowModelType") === "infinite" && api.purgeInfiniteCache());
-      });
-      return dash_clientside.no_update;
-    },
-
     overviewLink: (machine, l2, since, quantity, search) => {
       const query = { machine, l2, since, quantity, search };
       return lockstepAddress("/", query);
@@ -78,9 +68,6 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       const { variant, case: label, l2 } = kept;
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom, axis: axis === "date" && axis });
     },
-
-    // The server searches long tables, see askAgain.
-    search: (text, options) => (options.cacheBlockSize ? dash_clientside.no_update : { ...options, quickFilterText: text || "" }),
 
     // replaceState, not dcc.Location, which would build the page again after every choice.
     permalink: (machine, cases, l2, quantities, variants, zoom, axis, suite) => {
@@ -114,17 +101,15 @@ function lockstepAddress(page, query) {
   return dash_clientside.no_update;
 }
 
-// A click on a verdict's count filters the table by it, a second click removes the filter. The table holds the state,
-// because counts are drawn again when results or findings arrive.
+// A click on a verdict's count searches the table for it, a second click ends the search.
 document.addEventListener("click", (event) => {
   const card = event.target.closest("[data-filter]");
   if (!card) return;
   const kind = card.dataset.filter;
-  const table = dash_ag_grid.getApi("overview-grid");
-  const pressed = table.getFilterModel().verdict?.filter === kind;
+  const pressed = document.getElementById("overview-search").value === kind;
   document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
   card.setAttribute("aria-pressed", String(!pressed));
-  table.setFilterModel(pressed ? null : { verdict: { filterType: "text", type: "equals", filter: kind } });
+  dash_clientside.set_props("overview-search", { value: pressed ? "" : kind });
 });
 
 // Show the list of keys after "?" or a click on its button.

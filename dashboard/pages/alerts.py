@@ -53,7 +53,7 @@ def layout(service: AlertService | None, search: str) -> Any:
         select("machine", names.machine),
         select("owner", names.owner),
         menu("alerts-sort", "Sorted by", _SORTS, chosen["sort"] if chosen["sort"] in _SORTS else "urgent"),
-        search_field("alerts-search", chosen["search"], "family, series …", debounce=300),
+        search_field("alerts-search", chosen["search"], "family, series …"),
     ]
     page = int(chosen["page"]) if chosen["page"].isdecimal() and len(chosen["page"]) < 9 else 1
     return html.Main(

@@ -9,14 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, dcc, html
 from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.controls import search_field
-from dashboard.pages.infinite_rows import Columns, block, cells, or_none, percents, series_columns, times_columns
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
-from dashboard.pages.series_grid import BY_SHAPE, connect, grid, grid_function, number, text
+from dashboard.pages.series_grid import BY_SHAPE, grid, grid_function, number, open_rows, text
+from dashboard.pages.series_rows import (
+    Columns,
+    cells,
+    first_rows,
+    matching,
+    or_none,
+    percents,
+    series_columns,
+    times_columns,
+)
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
 from lockstep.alerts.text import span
@@ -68,7 +77,6 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 + (_fork(results, machine, commit) if commit.apart else _neighbours(results, machine, commit)),
                 className="said",
             ),
-            dcc.Store(id="commit-told"),
             dcc.Store(id="commit-address", data={"commit": commit.hash, "machine": machine}),
             _run_facts(run),
             html.P(
@@ -79,7 +87,8 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             loading(html.Div(waiting(), id="commit-families")),
             html.Div(search_field("commit-search"), className="controls"),
-            grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "Nothing was measured."),
+            grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "No series match."),
+            html.P(id="commit-more", className="dim"),
         ]
     )
 
@@ -87,39 +96,32 @@ def layout(results: Results, address: CommitAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that fill the commit page's cards and table."""
 
-    @app.callback(
-        Output("commit-families", "children"),
-        Output("commit-grid", "rowData"),
-        Output("commit-told", "data"),
-        Output("commit-author", "children"),
-        Input("commit-address", "data"),
-        Input("version", "data"),
-        State("commit-grid", "rowModelType"),
-    )
-    def fill(stored: dict[str, str], version: str | None, model: str | None) -> tuple[list[Any], Any, str, str]:
-        comparison = compared(stored)
-        # The grid requests the rows of a long table, and must request them again.
-        rows = no_update if model == "infinite" else cells(comparison, COLUMNS)
-        return families(comparison), rows, f"{stored['commit']} {version}", _author(findings.repo, stored["commit"])
-
     def compared(stored: dict[str, str]) -> CommitComparison:
         results = store.current()
         machine_findings = findings.of_machine(results, stored["machine"])
         return compare_commit(results, stored["machine"], stored["commit"], machine_findings, findings.thresholds)
 
     @app.callback(
-        Output("commit-grid", "getRowsResponse"),
-        Input("commit-grid", "getRowsRequest"),
-        State("commit-address", "data"),
-        State("commit-search", "value"),
-        prevent_initial_call=True,
+        Output("commit-families", "children"),
+        Output("commit-author", "children"),
+        Input("commit-address", "data"),
+        Input("version", "data"),
     )
-    def serve(request: dict[str, Any] | None, stored: dict[str, str], search: str | None) -> Any:
-        if request is None:
-            return no_update
-        return block(compared(stored), COLUMNS, request, search or "")
+    def fill(stored: dict[str, str], _version: str | None) -> tuple[list[Any], str]:
+        return families(compared(stored)), _author(findings.repo, stored["commit"])
 
-    connect(app, "commit")
+    @app.callback(
+        Output("commit-grid", "rowData"),
+        Output("commit-more", "children"),
+        Input("commit-address", "data"),
+        Input("commit-search", "value"),
+        Input("version", "data"),
+    )
+    def rows(stored: dict[str, str], search: str | None, _version: str | None) -> tuple[list[dict[str, Any]], str]:
+        shown, more = first_rows(matching(compared(stored), COLUMNS, search or ""))
+        return cells(shown, COLUMNS), more
+
+    open_rows(app, "commit-grid")
 
 
 def find(results: Results, text: str) -> Commit | None:

@@ -44,9 +44,9 @@ def chips(identity: str, label: str, offered: Mapping[str, Any], values: Sequenc
     return html.Div([html.Span(label, className="label"), group], className=f"chips {kind}".strip())
 
 
-def search_field(identity: str, value: str = "", placeholder: str = "family, shape …", debounce: int = 150) -> Any:
+def search_field(identity: str, value: str = "", placeholder: str = "family, shape …") -> Any:
     """Return a text field that filters a table."""
-    field: dict[str, Any] = {"placeholder": placeholder, "debounce": debounce, "className": "filter"}
+    field: dict[str, Any] = {"placeholder": placeholder, "debounce": 300, "className": "filter"}
     return dmc.TextInput(id=identity, label="Search", value=value, **field)
 
 

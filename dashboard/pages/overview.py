@@ -7,7 +7,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
@@ -25,9 +25,9 @@ from dashboard.pages.overview_quantities import (
     shown_quantity,
 )
 from dashboard.pages.overview_rows import register_rows
-from dashboard.pages.overview_table import columns, table
+from dashboard.pages.overview_table import columns
 from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
-from dashboard.pages.series_grid import connect, grid
+from dashboard.pages.series_grid import grid, open_rows
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
@@ -86,8 +86,8 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Div(waiting(), id="overview-cards"),
             # Before the table, whose cells Tab walks through one by one.
             about(results, machine),
-            grid("overview-grid", shown_columns, _most(results), "No series here.", address.search),
-            dcc.Store(id="overview-told"),
+            grid("overview-grid", shown_columns, _most(results), "No series match."),
+            html.P(id="overview-more", className="dim"),
             dcc.Download(id="overview-file"),
         ]
     )
@@ -97,25 +97,19 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     """Add the callbacks that fill the overview page when a choice, the analysis or the results change."""
 
     @app.callback(
-        Output("overview-grid", "rowData"),
-        Output("overview-told", "data"),
         Output("overview-said", "children"),
         Output("overview-cards", "children"),
         *(Input(f"overview-{name}", "value") for name in _CONTROLS),
         Input("visit", "data"),
         Input("version", "data"),
-        State("overview-grid", "rowModelType"),
     )
     def fill(
-        machine: str, l2: str, since: str, quantity: str, visit: int | None, version: str | None, model: str | None
+        machine: str, l2: str, since: str, quantity: str, visit: int | None, _version: str | None
     ) -> tuple[Any, ...]:
         results = store.current()
         made = chosen(results, findings, machine, l2, quantity, since, visit)
         open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
         return (
-            # The grid requests the rows of a long table, and must request them again.
-            no_update if model == "infinite" else table(results, machine, of_choice(results, made)),
-            f"{machine} {l2} {since} {quantity} {version}",
             [*_trouble(findings), *said(results, machine, since, visit or 0, findings)],
             [*news(results, open_alerts, machine), *drawn(results, made)],
         )
@@ -140,7 +134,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         return _sinces(results, machine), _quantities(results, machine), value, shown_columns
 
     register_rows(app, store, findings)
-    connect(app, "overview")
+    open_rows(app, "overview-grid")
     in_browser(
         app,
         "overviewLink",

@@ -1,4 +1,4 @@
-"""Answer the overview's requests for rows: blocks of a long table, and files to download."""
+"""Fill the overview's table with rows, and save them as files."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import csv
 import io
 import tempfile
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
-from dash import Dash, Input, Output, State, ctx, no_update
+from dash import Dash, Input, Output, State, ctx
 
-from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.overview_quantities import Choice, chosen, of_choice
 from dashboard.pages.overview_table import COLUMNS, cells_of, file_rows, in_order
+from dashboard.pages.series_rows import MOST_ROWS, first_rows, matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_status import Statuses
 from lockstep.history.snapshot import Results
@@ -26,39 +25,36 @@ from lockstep.history.store import Store
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that send the rows of a long table, and that save the table as CSV or parquet."""
-    choices = [State(f"overview-{name}", "value") for name in ("machine", "l2", "since", "quantity", "search")]
+    """Add the callbacks that fill the table, and that save it as CSV or parquet."""
+    choices = ("machine", "l2", "since", "quantity", "search")
 
     @app.callback(
-        Output("overview-grid", "getRowsResponse"),
-        Input("overview-grid", "getRowsRequest"),
-        *choices,
-        State("visit", "data"),
-        prevent_initial_call=True,
+        Output("overview-grid", "rowData"),
+        Output("overview-more", "children"),
+        *(Input(f"overview-{name}", "value") for name in choices),
+        Input("visit", "data"),
+        Input("version", "data"),
     )
-    def serve(
-        request: dict[str, Any] | None,
+    def fill(
         machine: str,
         l2: str,
         since: str,
         quantity: str,
         search: str | None,
         visit: int | None,
-    ) -> Any:
-        if request is None:
-            return no_update
+        _version: str | None,
+    ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
-        all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
-        return block(all_statuses, COLUMNS, request, search or "", partial(cells_of, results, machine))
+        choice = chosen(results, findings, machine, l2, quantity, since, visit)
+        shown, more = first_rows(matching(_ordered(results, choice), COLUMNS, search or ""))
+        return cells_of(results, machine, shown), more
 
     @app.callback(
         Output("overview-file", "data"),
         Input("overview-csv", "n_clicks"),
         Input("overview-parquet", "n_clicks"),
         State("overview-grid", "virtualRowData"),
-        State("overview-grid", "rowModelType"),
-        State("overview-grid", "getRowsRequest"),
-        *choices,
+        *(State(f"overview-{name}", "value") for name in choices),
         State("visit", "data"),
         prevent_initial_call=True,
     )
@@ -66,8 +62,6 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         _csv: int | None,
         _parquet: int | None,
         rows: list[dict[str, Any]] | None,
-        model: str | None,
-        request: dict[str, Any] | None,
         machine: str,
         l2: str,
         since: str,
@@ -75,11 +69,12 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         search: str | None,
         visit: int | None,
     ) -> Any:
-        if model == "infinite":
-            results = store.current()
-            all_statuses = _ordered(results, chosen(results, findings, machine, l2, quantity, since, visit))
-            places = chosen_rows(all_statuses, COLUMNS, request or {}, search or "")
-            rows = cells_of(results, machine, all_statuses.select(np.array(places, dtype=np.intp)))
+        results = store.current()
+        choice = chosen(results, findings, machine, l2, quantity, since, visit)
+        found = matching(_ordered(results, choice), COLUMNS, search or "")
+        if len(found) > MOST_ROWS:
+            # The browser has not all of them.
+            rows = cells_of(results, machine, found)
         if ctx.triggered_id == "overview-csv":
             return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
         content = base64.b64encode(parquet_bytes(rows or [])).decode()
@@ -88,7 +83,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 
 @remembered
 def _ordered(results: Results, choice: Choice) -> Statuses:
-    """Return the statuses of the chosen series in the order of the table, see ``table``."""
+    """Return the statuses of the chosen series in the order of the table."""
     return in_order(of_choice(results, choice))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.pages.infinite_rows import Columns, cells, or_none, percents, series_columns, times_columns
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
+from dashboard.pages.series_rows import Columns, cells, or_none, percents, series_columns, times_columns
 from lockstep.alerts.text import amount
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
@@ -45,18 +45,12 @@ _QUIET = 5
 _FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
-def table(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
-    """Return the rows of the overview's table: one per series at its newest commit, as numbers in the columns' units.
+def in_order(statuses: Statuses) -> Statuses:
+    """Sort the statuses for the table, and leave out series that the machine cannot measure.
 
     New failures since the compared commit come first, then slowdowns, then speedups, the largest change first. Old
-    failures follow, then unconfirmed changes beyond the noise, then all other series by shape. Series that the machine
-    cannot measure are left out.
+    failures follow, then unconfirmed changes beyond the noise, then all other series by shape.
     """
-    return cells_of(results, machine, in_order(statuses))
-
-
-def in_order(statuses: Statuses) -> Statuses:
-    """Sort the statuses for the table, see ``table``, and leave out series that the machine cannot measure."""
     statuses = statuses.select(np.flatnonzero(~statuses.absent))
     rows = statuses.rows
     key = rows.columns["key"]
@@ -90,7 +84,10 @@ _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
 def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
-    """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline."""
+    """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline.
+
+    The numbers of a series are those of its newest commit, in the units of the columns.
+    """
     # For a long table only the visible trends are read.
     long = results.count(machine) > MANY_SERIES
     keys = statuses.rows.keys

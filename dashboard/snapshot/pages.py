@@ -20,12 +20,12 @@ from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_trends import trends
-from dashboard.pages.infinite_rows import cells
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_families import shown_suites
 from dashboard.pages.overview_machine import newest_first, opening_machine
 from dashboard.pages.overview_quantities import TIME, Choice, chosen, of_choice, shown_quantity
 from dashboard.pages.parts import commit_line, commit_link, minus, mono, table
+from dashboard.pages.series_rows import cells
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from compared import each
-from served import words
+from served import table_of, words
 from trees import open_store, record, write_measurement
 
 from dashboard.pages import commit, overview, overview_rows
@@ -140,7 +140,7 @@ def test_the_overview_and_its_file_say_so(store, root):
     stood = overview.statuses_of(store.current(), MACHINE, NEXT, 0, Findings(store.cache, root))
     moved = stood.select(np.flatnonzero(stood.are("baseline moved")))
     assert {one.row.variant for one in each(moved)} == UNCHANGED
-    rows = overview.table(store.current(), MACHINE, moved)
+    rows = table_of(store.current(), MACHINE, moved)
     assert "own_change" in overview_rows.csv_text(rows).splitlines()[0]
     assert rows[0]["baseline_change"] == pytest.approx(-1.65, abs=0.05)
     assert "baseline's time −1.6 %, own" in rows[0]["why"]

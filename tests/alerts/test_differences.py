@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 from compared import each
+from served import table_of
 from served import words as escaped
 from tracked_numbers import analysed, levels, write_numbers
 
 from dashboard.address import SeriesAddress
 from dashboard.pages import alerts as alerts_page
-from dashboard.pages import overview_table, series_data
 from dashboard.pages import series as series_page
+from dashboard.pages import series_data
 from dashboard.pages.alert import body
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.member_levels import member_levels
@@ -117,7 +118,7 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
         "s.track_drift": "changed",
     }
     assert {status.worse for status in by_name.values()} == {None}
-    [cells] = (row for row in overview_table.table(results, "box", found) if row["family"] == "s.track_errors")
+    [cells] = (row for row in table_of(results, "box", found) if row["family"] == "s.track_errors")
     assert "change" not in cells
     assert (cells["sign"], cells["difference"]) == ("▼", "0 → 5 (+5 errors)")
     shown = series_data.view(results, SeriesAddress("box", "s.track_drift"), machine)

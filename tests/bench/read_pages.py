@@ -84,15 +84,6 @@ class Reader:
         }
         return json.loads(self.post("/_dash-update-component", json.dumps(body).encode()) or b"null")
 
-    def rows(self, grid: str, values: dict[str, Any], start: int = 0) -> list[dict[str, Any]]:
-        """A block of a long table, as the grid asks for it."""
-        request = {"startRow": start, "endRow": start + 100, "sortModel": [], "filterModel": {}}
-        told = self.timed(
-            f"{grid} rows", f"{grid}-grid.getRowsResponse", {f"{grid}-grid.getRowsRequest": request, **values}
-        )
-        found: list[dict[str, Any]] = told["response"][f"{grid}-grid"]["getRowsResponse"]["rowData"] if told else []
-        return found
-
     def timed(self, page: str, output: str, values: dict[str, Any]) -> Any:
         """``ask``, with its time kept."""
         return self.clocked(page, lambda: self.ask(output, values))
@@ -119,11 +110,11 @@ class Reader:
             self.timed("layout", "page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"})
             chosen = {"machine": machine, "l2": "all", "since": "7d", "quantity": "time"}
             overview = {f"overview-{name}.value": value for name, value in chosen.items()}
-            state = {"overview-grid.rowModelType": "infinite"}
-            told = self.timed("overview", "overview-grid.rowData", {**overview, **state})
+            self.timed("overview", "overview-cards.children", overview)
+            told = self.timed("overview rows", "overview-grid.rowData", overview)
             if not told:
                 continue
-            rows = self.rows("overview", overview)
+            rows = told["response"]["overview-grid"]["rowData"]
             for row in self.draw.sample(rows, min(2, len(rows))):
                 address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
                 kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
@@ -141,10 +132,8 @@ class Reader:
                 self.timed("family", "family-trend.children", family)
             hashes = [one["hash"] for one in json.loads(self.get(f"/api/v1/commits/{quote(machine)}"))]
             at = {"commit": self.draw.choice(hashes), "machine": machine}
-            self.timed(
-                "commit", "commit-grid.rowData", {"commit-address.data": at, "commit-grid.rowModelType": "infinite"}
-            )
-            self.rows("commit", {"commit-address.data": at})
+            self.timed("commit", "commit-families.children", {"commit-address.data": at})
+            self.timed("commit rows", "commit-grid.rowData", {"commit-address.data": at})
             sides = {"compare-bm.value": machine, "compare-hm.value": machine, "compare-quantity.value": "latency"}
             sides |= {"compare-bc.value": self.draw.choice(hashes), "compare-hc.value": hashes[-1]}
             self.timed("compare", "compare-body.children", {**sides, "colours.data": "light"})
@@ -214,9 +203,8 @@ def wait_for_analysis(reader: Reader, machine: str) -> float:
     """Seconds until pages show what was found."""
     began = time.perf_counter()
     chosen = {"overview-machine.value": machine, "overview-l2.value": "all", "overview-since.value": "7d"}
-    chosen["overview-grid.rowModelType"] = "infinite"
     while time.perf_counter() - began < 900:
-        told = reader.ask("overview-grid.rowData", {**chosen, "overview-quantity.value": "time"})
+        told = reader.ask("overview-said.children", {**chosen, "overview-quantity.value": "time"})
         if "Looking for changes" not in json.dumps(told["response"]["overview-said"]):
             return time.perf_counter() - began
         time.sleep(1)

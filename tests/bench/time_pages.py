@@ -2,10 +2,10 @@
 
     python tests/bench/time_pages.py FOLDER
 
-Tables are asked for block by block, as those of more than 1,000 series are. Times are of the server's whole answers,
-JSON included, without network: the first, with nothing remembered, then the median and the 95th percentile of forty,
-the same of the CPU alone, and the size of an answer. A series is opened for the first time each time. The analysis runs
-in another process before, as it does beside a server; the memory is of the process that answers.
+Times are of the server's whole answers, JSON included, without network: the first, with nothing remembered, then the
+median and the 95th percentile of forty, the same of the CPU alone, and the size of an answer. A series is opened for
+the first time each time. The analysis runs in another process before, as it does beside a server; the memory is of the
+process that answers.
 """
 
 from __future__ import annotations
@@ -96,20 +96,16 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
     commits = results.commits(machine)
     light = {"colours.data": "light"}
 
-    infinite = {"overview-grid.rowModelType": "infinite", "commit-grid.rowModelType": "infinite"}
-
     def chosen() -> dict[str, object]:
         since = draw.choice(commits).hash
         told = {"machine": machine, "l2": "all", "since": since, "show": "change", "search": ""}
         return {f"overview-{name}.value": one for name, one in told.items()}
 
     def overview() -> object:
-        return reader.ask("overview-grid.rowData", chosen() | light | infinite)
+        return reader.ask("overview-cards.children", chosen())
 
-    def rows(**request: object) -> object:
-        asked = {"startRow": 100 * draw.randrange(5), "sortModel": [], "filterModel": {}} | request
-        asked["endRow"] = int(str(asked["startRow"])) + 100
-        return reader.ask("overview-grid.getRowsResponse", {"overview-grid.getRowsRequest": asked} | chosen())
+    def rows(search: str) -> object:
+        return reader.ask("overview-grid.rowData", chosen() | {"overview-search.value": search})
 
     def alerts(**told: object) -> object:
         values = {f"alerts-{name}.value": one for name, one in ({"state": "open"} | told).items()}
@@ -154,13 +150,13 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         return (
             reader.ask("page.children", there)
             if page
-            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)} | infinite)
+            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)})
         )
 
     questions: dict[str, Callable[[], object]] = {
         "overview": overview,
-        "its rows": rows,
-        "its rows, sorted": lambda: rows(sortModel=[{"colId": "latency", "sort": "desc"}]),
+        "its rows": lambda: rows(""),
+        "its rows, searched": lambda: rows(f"v{draw.randrange(9)}"),
         "layout": lambda: reader.ask("page.children", {"url.pathname": "/", "url.search": f"?machine={machine}"}),
         "series": lambda: series("series-facts.children"),
         "family, 2 trends": lambda: family("family-trend.children", 2),

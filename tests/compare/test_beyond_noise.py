@@ -6,14 +6,13 @@ import random
 
 import pytest
 from compared import each
-from served import cells, words
+from served import cells, table_of, words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress
 from dashboard.pages import overview
 from dashboard.pages.overview_answer import counted
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_table import table
 from lockstep.record.model import Estimate
 
 DAY_MS = 86_400_000
@@ -111,7 +110,7 @@ def test_a_change_beyond_the_noise_is_coloured_and_counted_once_confirmed(gpu):
 
 def test_unmeasurable_cases_do_not_fill_the_table(laptop):
     results = laptop[0].current()
-    rows = table(results, LAPTOP, stand(laptop, LAPTOP))
+    rows = table_of(results, LAPTOP, stand(laptop, LAPTOP))
     assert {row["state"] for row in rows} == {"ok"}
     assert len(rows) == 2 * len(CASES)
 

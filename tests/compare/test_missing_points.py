@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 from compared import each
 from history import write_foreign
-from served import cells, words
+from served import cells, table_of, words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.pages import overview
 from dashboard.pages.overview_answer import counted
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_quantities import measured_rows
-from dashboard.pages.overview_table import columns, table
+from dashboard.pages.overview_table import columns
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.verdict import SIGNS
 from lockstep.record.model import Estimate
@@ -127,7 +127,7 @@ def test_the_families_and_the_table_do_not_call_them_new(quiet):
     signs = {suite: {cell[:2] for cell in shown[suite]} for suite in (ENDED, NEW, HOLE)}
     assert signs == {ENDED: {(SIGNS["not measured"], "cell")}, NEW: {("", "cell new")}, HOLE: {("", "cell")}}
     assert f"not measured since {hash_of(LAST)[:8]}" in shown[ENDED][0][2]
-    rows = table(quiet.results, MACHINE, quiet.stood)
+    rows = table_of(quiet.results, MACHINE, quiet.stood)
     assert {row["verdict"] for row in rows if row["family"] == ENDED} == {"not measured"}
 
 

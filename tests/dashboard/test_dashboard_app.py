@@ -18,7 +18,7 @@ import pytest
 from asv.util import UserError
 from plotly.offline import get_plotlyjs_version
 from served import call as ask
-from served import words
+from served import table_of, words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
@@ -72,7 +72,7 @@ def call(client, output, *values, state=()):
 
 def overview_of(client, machine, l2, since="all", quantity="time"):
     """What the overview's callback answers."""
-    return call(client, "overview-grid.rowData", machine, l2, since, quantity, 0, None, state=(None,))
+    return call(client, "overview-grid.rowData", machine, l2, since, quantity, "", 0, None)
 
 
 def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
@@ -82,7 +82,7 @@ def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
     write_measurement(tmp_path / "results", rows)
     results = open_store(tmp_path / "results").current()
     stood = overview.statuses_of(results, MACHINE, "all", 0, Findings(tmp_path, tmp_path))
-    cells = overview.table(results, MACHINE, stood)
+    cells = table_of(results, MACHINE, stood)
     shown = list(dict.fromkeys(cell["case"] for cell in cells))
     assert shown == ["C=1", "M=8"]
 
@@ -404,19 +404,20 @@ def test_the_verb_serves_and_ends(tmp_path, configured):
         )
     try:
         address = re.search(r"http://\S+/", server.stdout.readline()).group()
-        outputs = ["overview-grid.rowData", "overview-told.data", "overview-said.children", "overview-cards.children"]
+        outputs = ["overview-grid.rowData", "overview-more.children"]
         inputs = {
             "overview-machine": MACHINE,
             "overview-l2": "cold",
             "overview-since": "all",
             "overview-quantity": "time",
+            "overview-search": "",
         }
         body = {
             "output": f"..{'...'.join(outputs)}..",
             "outputs": [dict(zip(("id", "property"), one.split("."), strict=True)) for one in outputs],
             "inputs": [{"id": name, "property": "value", "value": value} for name, value in inputs.items()]
             + [{"id": name, "property": "data", "value": None} for name in ("visit", "version")],
-            "state": [{"id": "overview-grid", "property": "rowModelType", "value": None}],
+            "state": [],
             "changedPropIds": ["overview-machine.value"],
         }
         request = urllib.request.Request(

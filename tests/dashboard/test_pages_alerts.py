@@ -200,7 +200,7 @@ def test_the_overview_distinguishes_new_from_acknowledged_alerts(tmp_path):
 
     def shown():
         inputs = ("h200", "cold", "all", "time", 0, None)
-        answer = call(here.client, "overview-cards.children", inputs, (None,))
+        answer = call(here.client, "overview-cards.children", inputs)
         return words(answer.json["response"]["overview-cards"])
 
     assert f'"/alert/{one.id}"' in shown()
@@ -216,7 +216,7 @@ def test_the_overview_lists_no_alert_that_is_muted(tmp_path):
     for one in here.service.alerts.alerts(OPEN):
         here.service.alerts.act(one.id, Act("mute", NAME, "known", datetime.date(2999, 1, 31)))
     inputs = ("h200", "cold", "all", "time", 0, None)
-    answer = call(here.client, "overview-cards.children", inputs, (None,))
+    answer = call(here.client, "overview-cards.children", inputs)
     text = words(answer.json["response"]["overview-cards"])
     assert "linear on h200" not in text
 
@@ -233,7 +233,7 @@ def test_the_overview_does_not_deny_alerts_before_an_analysis_has_stored_them(tm
     inputs = ("h200", "cold", "all", "time", 0, None)
 
     def shown():
-        return words(call(client, "overview-cards.children", inputs, (None,)).json["response"]["overview-cards"])
+        return words(call(client, "overview-cards.children", inputs).json["response"]["overview-cards"])
 
     assert "linear on h200" not in shown()
     before = findings.version(here.store.current())

@@ -55,11 +55,11 @@ def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     assert "Commit 40" in text
     assert title == f"{at.short} · Lockstep"
     client = create_app(store, findings=findings).server.test_client()
-    answer = call(client, "commit-grid.rowData", {"commit": at.hash, "machine": FAST}, None, state=(None,))
-    first = answer["commit-grid"]["rowData"][0]
+    address = {"commit": at.hash, "machine": FAST}
+    first = call(client, "commit-grid.rowData", address, "", None)["commit-grid"]["rowData"][0]
     assert (first["verdict"], first["sign"], first["quantity"]) == ("slower", "▼", "Speedup ×")
     assert first["before"] == pytest.approx(1.5, rel=0.01)
-    told = words(answer["commit-families"]["children"])
+    told = words(call(client, "commit-families.children", address, None)["commit-families"]["children"])
     assert '"\\u25bc slower"' in told
     assert '{"children": "3", "className": "number slower"}' in told
 
@@ -92,7 +92,5 @@ def test_the_page_has_the_author_and_the_date(tmp_path):
     author = subprocess.run(
         ["git", "-C", place.root, "log", "-1", "--format=%an"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    answer = call(
-        place.client, "commit-author.children", {"commit": place.commits[3], "machine": "h200"}, None, state=(None,)
-    )
+    answer = call(place.client, "commit-author.children", {"commit": place.commits[3], "machine": "h200"}, None)
     assert answer["commit-author"]["children"] == f"by {author}"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from compared import each
 from history import commits_of, write_foreign
-from served import cells, words
+from served import cells, table_of, words
 from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
 from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
@@ -174,9 +174,9 @@ def test_a_quantity_is_chosen_and_another_machine_without_it_shows_its_first(sho
 def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
     store, _ = shown
     client = create_app(store, findings=shown[1]).server.test_client()
-    rows = overview.table(store.current(), FAST, stand(shown))[:2]
+    rows = table_of(store.current(), FAST, stand(shown))[:2]
     [answer] = call(
-        client, "overview-file.data", 1, None, state=(rows, None, None, FAST, "cold", "all", "time", None, None)
+        client, "overview-file.data", 1, None, state=(rows, FAST, "cold", "all", "time", None, None)
     ).values()
     read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
@@ -196,10 +196,7 @@ def test_a_name_that_a_spreadsheet_would_compute_stays_text():
 
 
 def test_another_projects_units_need_no_configuration(shown):
-    rows = {
-        (row["family"], row["case"]): row
-        for row in overview.table(shown[0].current(), "laptop", stand(shown, "laptop"))
-    }
+    rows = {(row["family"], row["case"]): row for row in table_of(shown[0].current(), "laptop", stand(shown, "laptop"))}
     assert rows["io.Load.peakmem_load", "rows=10"]["value"] == pytest.approx(50)
     assert rows["io.Load.peakmem_load", "rows=10"]["unit"] == "MB"
     assert rows["index.track_depth", ""]["value"] == COMMITS // 20 - 1
@@ -233,10 +230,10 @@ def test_what_fails_since_then_stands_first_and_what_failed_already_below_what_c
     results = shown[0].current()
     stood = stand(shown)
     assert [one.news for one in each(stood) if one.verdict == "failed"] == [True]
-    rows = overview.table(results, FAST, stood)
+    rows = table_of(results, FAST, stood)
     assert [row["verdict"] for row in rows[:3]] == ["failed", "slower", "slower"]
     assert not any(one.news for one in each(stand(shown, since=results.commits(FAST)[-1].hash)))
-    rows = overview.table(results, FAST, replace(stood, news=np.zeros(len(stood), dtype=bool)))
+    rows = table_of(results, FAST, replace(stood, news=np.zeros(len(stood), dtype=bool)))
     assert [row["verdict"] for row in rows[:3]] == ["slower", "slower", "failed"]
 
 

@@ -6,14 +6,14 @@ import tracemalloc
 
 import pytest
 from bench.make_tree import write_many
-from served import call, cells, words
+from served import call, cells, table_of, words
 from trees import open_store
 
 from dashboard.address import FamilyAddress
 from dashboard.pages import commit, family, family_trends, overview
-from dashboard.pages.infinite_rows import block, chosen_rows
 from dashboard.pages.machine_health import health_of
 from dashboard.pages.overview_families import MOST_SUITES, families
+from dashboard.pages.series_rows import MOST_ROWS
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
@@ -68,7 +68,7 @@ def test_the_overviews_work_is_linear_in_its_series(trees):
         store = open_store(root, patience=60.0)
         results = store.current()
         stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(store.cache, store.root))
-        overview.table(results, "machine-0", stood)
+        table_of(results, "machine-0", stood)
 
     for of in (FEW, MANY):
         fill(trees[of].root)  # what is imported, built or cached once
@@ -96,7 +96,7 @@ def test_a_worker_holds_few_bytes_a_series(trees):
         client = create_app(again).server.test_client()
         first, last = (one.hash for one in again.current().commits("machine-0"))
         call(client, "page.children", ["/"], ("",))
-        call(client, "overview-cards.children", ("machine-0", "all", "all", "time", 0, None), ("infinite",))
+        call(client, "overview-cards.children", ("machine-0", "all", "all", "time", 0, None))
         results = again.current()
         compare(results, Side("machine-0", first), Side("machine-0", last), "latency", Thresholds())
         health_of(results, "machine-0")
@@ -106,32 +106,40 @@ def test_a_worker_holds_few_bytes_a_series(trees):
     assert (many - few) / (MANY - FEW) < BYTES_A_SERIES
 
 
-def ask(client, output, inputs, state):
+def ask(client, output, inputs, state=()):
     """Return what a callback answers, and the bytes of the answer."""
     answer = call(client, output, inputs, state)
     assert answer.status_code == 200, answer.text
     return answer.json["response"], len(answer.data)
 
 
-def test_long_tables_are_sent_block_by_block(trees):
-    """What a page of 1,000 rows sends and what a page of 4,000 sends differ by less than a tenth."""
+def test_long_tables_are_sent_in_part(trees):
+    """What a page of 1,500 series sends and what a page of 6,000 sends differ by less than a tenth."""
     sizes = []
     for store in trees.values():
         client = create_app(store).server.test_client()
         at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "machine-0"}
         layout = call(client, "page.children", ["/"], ("",))
-        chosen = ("machine-0", "all", "all", "time", 0, None)
-        filled, size = ask(client, "overview-cards.children", chosen, ("infinite",))
-        assert "overview-grid" not in filled
-        request = {"startRow": 100, "endRow": 200, "sortModel": [], "filterModel": {}}
-        told, rows = ask(
-            client, "overview-grid.getRowsResponse", [request], ("machine-0", "all", "all", "time", "module_1", 0)
-        )
-        assert len(told["overview-grid"]["getRowsResponse"]["rowData"]) == 100
-        _, cards = ask(client, "commit-families.children", [at, None], ("infinite",))
-        _, at_commit = ask(client, "commit-grid.getRowsResponse", [request], (at, ""))
+        chosen = ("machine-0", "all", "all", "time")
+        _, size = ask(client, "overview-cards.children", (*chosen, 0, None))
+        told, rows = ask(client, "overview-grid.rowData", (*chosen, "", 0, None))
+        assert len(told["overview-grid"]["rowData"]) == MOST_ROWS
+        assert "The first 1" in told["overview-more"]["children"]
+        found, _ = ask(client, "overview-grid.rowData", (*chosen, "Module_1 time_13", 0, None))
+        assert 0 < len(found["overview-grid"]["rowData"]) < MOST_ROWS
+        assert found["overview-more"]["children"] == ""
+        _, cards = ask(client, "commit-families.children", [at, None])
+        _, at_commit = ask(client, "commit-grid.rowData", (at, "", None))
         sizes.append([len(layout.data), size, rows, cards, at_commit])
     assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
+
+
+def test_what_is_not_shown_is_saved_as_well(trees):
+    client = create_app(trees[FEW]).server.test_client()
+    saved = call(
+        client, "overview-file.data", (1, None), ([], "machine-0", "all", "all", "time", "", 0), "overview-csv.n_clicks"
+    )
+    assert saved.json["response"]["overview-file"]["data"]["content"].count("\n") == FEW + 1
 
 
 def test_the_table_of_families_has_a_limit(trees):
@@ -149,14 +157,11 @@ def test_a_machine_that_is_gone_has_nothing_to_show(trees):
     """A browser may still ask for a machine whose results were deleted."""
     store = trees[FEW]
     client = create_app(store).server.test_client()
-    light = "gone", "all", "all", "time", 0, None
-    filled, _ = ask(client, "overview-cards.children", light, (None,))
-    assert filled["overview-grid"]["rowData"] == []
-    request = {"startRow": 0, "endRow": 100, "sortModel": [], "filterModel": {}}
-    rows, _ = ask(client, "overview-grid.getRowsResponse", [request], ("gone", "all", "all", "time", "", 0))
-    assert rows["overview-grid"]["getRowsResponse"] == {"rowData": [], "rowCount": 0}
+    chosen = "gone", "all", "all", "time"
+    ask(client, "overview-cards.children", (*chosen, 0, None))
+    assert ask(client, "overview-grid.rowData", (*chosen, "", 0, None))[0]["overview-grid"]["rowData"] == []
     at = {"commit": store.current().commits("machine-0")[0].hash, "machine": "gone"}
-    assert ask(client, "commit-families.children", [at, None], (None,))[0]["commit-grid"]["rowData"] == []
+    assert ask(client, "commit-grid.rowData", [at, "", None])[0]["commit-grid"]["rowData"] == []
     results, suite = store.current(), min(suites(store.current()))
     address = FamilyAddress("gone", suite, ("",), "", ("latency",), ("",))
     assert family_trends.trends(results, address, "light") == []
@@ -183,64 +188,3 @@ def test_the_keys_of_a_suite_are_looked_up(trees):
     assert index.of_suite is index.of_suite
     assert index.series_of([SeriesKey("machine-0", name)]) == [Series("machine-0", name)]
     assert index.series_of([SeriesKey("machine-0", "unknown")]) == []
-
-
-class Items(list):
-    """Rows of a grid that are no series."""
-
-    def select(self, places):
-        return Items(self[place] for place in places)
-
-
-ITEMS = Items({"case": f"M={n}"} | ({} if n == 3 else {"n": n % 7 + n / 100}) for n in range(20))
-COLUMNS = {name: lambda items, name=name: [item.get(name) for item in items] for name in ("case", "n")}
-
-
-def number(kind, wanted):
-    return {"filterType": "number", "type": kind, "filter": wanted}
-
-
-def names(request, search=""):
-    return [ITEMS[place]["case"] for place in chosen_rows(ITEMS, COLUMNS, request, search)]
-
-
-@pytest.mark.parametrize(
-    ("model", "wanted"),
-    [
-        ({"n": number("greaterThan", 6)}, {"M=6", "M=13"}),
-        ({"n": number("lessThan", 0.05)}, {"M=0"}),
-        ({"n": number("greaterThan", "x")}, {f"M={n}" for n in range(20)}),
-        ({"case": {"filterType": "text", "type": "contains", "filter": "=7"}}, {"M=7"}),
-        ({"case": number("greaterThan", 1)}, set()),
-        ({"case": {"filterType": "text", "type": "equals", "filter": "m=17"}}, {"M=17"}),
-        ({"unknown": number("equals", 1)}, {f"M={n}" for n in range(20)}),
-    ],
-)
-def test_the_grids_filters_are_understood(model, wanted):
-    assert set(names({"filterModel": model})) == wanted
-
-
-def test_the_grids_order_is_understood():
-    by_name = names({"sortModel": [{"colId": "case", "sort": "desc"}]})
-    assert by_name == [f"M={n}" for n in range(19, -1, -1)]
-    by_number = names({"sortModel": [{"colId": "n", "sort": "asc"}]})
-    assert by_number[:3] == ["M=0", "M=7", "M=14"]
-    assert by_number[-1] == "M=3"
-    assert names({}, "m=1 =1") == ["M=1", *(f"M={n}" for n in range(10, 20))]
-    answer = block(ITEMS, COLUMNS, {"startRow": 5, "endRow": 10**9})
-    assert (len(answer["rowData"]), answer["rowCount"]) == (15, 20)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"startRow": "x", "endRow": None},
-        {"filterModel": [1], "sortModel": {"a": 1}, "startRow": -5, "endRow": 3},
-        {"filterModel": {"case": {"type": [], "filter": {}}}, "sortModel": [None, {"colId": []}]},
-        {"filterModel": {"n": {"filterType": "number", "type": {}, "filter": []}}},
-        {"filterModel": {"n": {"operator": 7, "conditions": [None, {"conditions": [{}]}]}}},
-    ],
-)
-def test_a_request_that_no_grid_sends_is_answered(request_):
-    answer = block(ITEMS, COLUMNS, request_)
-    assert answer["rowData"] == ITEMS[: max(request_.get("endRow") or 0, 0)]

@@ -1,8 +1,4 @@
-"""Send the rows of a long table in blocks. The server searches, filters and sorts.
-
-AG Grid's infinite row model requests rows ``startRow`` to ``endRow`` under a filter and a sort order. Only the rows of
-the block are sent, so a table of 60,000 series loads as fast as a table of a hundred.
-"""
+"""The rows of a table of series: their values by column, and the rows that match a search."""
 
 from __future__ import annotations
 
@@ -15,10 +11,10 @@ from numpy.typing import NDArray
 
 from dashboard.address import SeriesAddress
 from lockstep.compare.difference import Differences
+from lockstep.compare.number_format import whole
 from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST
-from lockstep.history.display_names import natural
 from lockstep.history.model import STATES, Floats
 
 
@@ -36,6 +32,9 @@ class Table(Protocol):
 
 
 T = TypeVar("T", bound=Table)
+
+#: Maximum number of rows that a browser gets of a table, and sorts and filters.
+MOST_ROWS = 1000
 
 #: By field of the grid's rows, a function that returns the values of all rows; ``None`` for rows without a value.
 Columns = Mapping[str, Callable[[T], Sequence[Any]]]
@@ -115,83 +114,19 @@ def percents(logs: Floats) -> list[float | None]:
     return or_none(100 * np.expm1(logs))
 
 
-#: Maximum rows of one block, whatever the request.
-MOST_ROWS = 1000
-
-
-def chosen_rows(table: T, columns: Columns[T], request: Mapping[str, Any], search: str = "") -> Sequence[int]:
-    """Return the indices of the rows that match a request's filter and a search, in the request's order.
-
-    Args:
-        request: AG Grid's ``filterModel`` and ``sortModel``; an unknown filter has no effect.
-        search: words, each of which at least one column of text must contain, in any letter case.
-    """
-    places: Sequence[int] = range(len(table))
+def matching(table: T, columns: Columns[T], search: str) -> T:
+    """Return the series that match a search: a column of text contains each word of it, in any letter case."""
     words = search.lower().split()
-    if words:
-        texts = [of(table) for name, of in columns.items() if name in _SEARCHED]
-        places = [place for place in places if _mentions(place, texts, words)]
-    models = request.get("filterModel")
-    for name, model in models.items() if isinstance(models, Mapping) else ():
-        if name in columns and isinstance(model, Mapping):
-            column = columns[name](table)
-            places = [place for place in places if _passes(column[place], model)]
-    # The last criterion is applied first, because sorting keeps the order of equals.
-    order = request.get("sortModel")
-    for part in reversed(order) if isinstance(order, list) else ():
-        name = part.get("colId") if isinstance(part, Mapping) else None
-        if isinstance(name, str) and name in columns:
-            places = _sorted(places, columns[name](table), part.get("sort") == "desc")
-    return places
+    if not words:
+        return table
+    texts = zip(*(of(table) for name, of in columns.items() if name in _SEARCHED), strict=True)
+    found = [place for place, parts in enumerate(texts) if all(word in "\n".join(parts).lower() for word in words)]
+    return table.select(np.array(found, dtype=np.intp))
 
 
-def block(
-    table: T,
-    columns: Columns[T],
-    request: Mapping[str, Any],
-    search: str = "",
-    cells_of: Callable[[T], list[dict[str, Any]]] | None = None,
-) -> dict[str, Any]:
-    """Answer AG Grid's request for a block: its rows, and the number of all rows that match.
-
-    Args:
-        table, columns, request, search: see ``chosen_rows``.
-        cells_of: returns the rows of the grid, by default those of ``columns``.
-    """
-    places = chosen_rows(table, columns, request, search)
-    start, end = (bound if isinstance(bound, int) else 0 for bound in (request.get("startRow"), request.get("endRow")))
-    start = max(start, 0)
-    end = max(min(end, start + MOST_ROWS), start)
-    shown = table.select(np.array(places[start:end], dtype=np.intp))
-    return {"rowData": cells_of(shown) if cells_of else cells(shown, columns), "rowCount": len(places)}
-
-
-def _mentions(index: int, texts: Sequence[Sequence[str]], words: Sequence[str]) -> bool:
-    text = "\n".join([column[index] for column in texts]).lower()
-    return all(word in text for word in words)
-
-
-def _passes(value: Any, model: Mapping[str, Any]) -> bool:
-    """Return whether a value passes one of the filters that ``series_grid`` offers."""
-    kind, operand = model.get("type"), model.get("filter")
-    if model.get("filterType") == "number":
-        if not isinstance(operand, int | float):
-            return True
-        number = value if isinstance(value, int | float) else math.nan
-        return {"greaterThan": number > operand, "lessThan": number < operand}.get(str(kind), True)
-    text, wanted = str(value or "").lower(), str(operand or "").lower()
-    return {"contains": wanted in text, "equals": text == wanted}.get(str(kind), True)
-
-
-def _sorted(places: Sequence[int], column: Sequence[Any], down: bool) -> list[int]:
-    """Sort row indices by a column: numbers by size, text with digits compared as numbers, missing values last."""
-    present = [place for place in places if not _missing(column[place])]
-    if all(isinstance(column[place], int | float) for place in present):
-        present.sort(key=lambda place: column[place], reverse=down)
-    else:
-        present.sort(key=lambda place: natural(str(column[place])), reverse=down)
-    return present + [place for place in places if _missing(column[place])]
-
-
-def _missing(key: Any) -> bool:
-    return key is None or key == "" or (isinstance(key, float) and math.isnan(key))
+def first_rows(table: T) -> tuple[T, str]:
+    """Return the series of a table that a browser gets, and the words below them if the table has more."""
+    if len(table) <= MOST_ROWS:
+        return table, ""
+    text = f"The first {whole(MOST_ROWS)} of {whole(len(table))} series: search for others."
+    return table.select(np.arange(MOST_ROWS)), text
