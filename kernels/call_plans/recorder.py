@@ -18,7 +18,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from kernels.call_plans.launcher import RUN, Launch, Place, Unsupported, prepare
-from kernels.common import workspace
+from kernels.common import cublaslt, workspace
 
 #: The result of a plan for a call that must run as it is written.
 UNPLANNED: Any = object()
@@ -154,13 +154,18 @@ class Recorder(TorchDispatchMode):
                     self._refusal = "the launch is tuned, or its grid is a function"
             return compiled
 
-        JITFunction.run = run
+        def multiply(*args: Any) -> None:
+            cublaslt.multiply_directly(*args)
+            if threading.get_ident() == thread:
+                self._steps.append(_Product(cublaslt.multiply_directly, args, {}))
+
+        JITFunction.run, cublaslt.RUN = run, multiply
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
-        JITFunction.run = RUN
+        JITFunction.run, cublaslt.RUN = RUN, cublaslt.multiply_directly
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator of torch, and record the operator's effect on the plan."""
@@ -224,7 +229,7 @@ class Recorder(TorchDispatchMode):
 
     def _value(self, value: Any) -> Any:
         """Return the argument of a product: a view for a tensor."""
-        if value is not None and type(value) not in (bool, int, float) and not isinstance(value, torch.Tensor):
+        if value is not None and type(value) not in (bool, int, float, str) and not isinstance(value, torch.Tensor):
             raise Unsupported(f"a product takes a {type(value).__name__}")
         return self._view(value) if isinstance(value, torch.Tensor) else value
 

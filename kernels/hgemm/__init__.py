@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from kernels.call_plans import planned
+from kernels.common import cublaslt as lt
 from kernels.common.arguments import expect
 from kernels.common.devices import capability, require_triton, require_wgmma
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.warp_specialized_product import TileConfig
+from kernels.common.workspace import BUFFERS
 from kernels.hgemm.gluon_kernel import run_gluon
 from kernels.hgemm.tiles import TABLE, TRIED, Tile, tile_for
 from kernels.hgemm.triton_kernels import run_pointers, run_tma
@@ -23,6 +25,9 @@ FLOATS = (torch.float16, torch.bfloat16)
 
 #: Variant that ``hgemm`` calls. In conditions, C is 1 if there is a C, and elements counts the output's elements.
 BEST = TABLE.choice("best", str, "M N K C elements", derived="elements")
+
+#: Algorithm of "cublaslt"; it holds for one version of cuBLAS.
+ALGORITHM = TABLE.maybe("cublaslt", str, "M N K C")
 
 #: Variants for the arguments that the best variant refuses. After them comes cuBLAS.
 PLAINER = {"warp_specialized": ("tma",)}
@@ -36,6 +41,36 @@ def torch_mm(
         return torch.mm(a, b, out=out)
     addend = a.new_empty(()) if c is None else c
     return torch.addmm(addend, a, b, alpha=alpha, beta=0 if c is None else beta, out=out)
+
+
+@planned
+def cublaslt(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    out: Tensor | None = None,
+    config: str | None = None,
+) -> Tensor:
+    """Multiply with the best of cuBLASLt's algorithms; torch takes the first. The kernel adds C, without a copy.
+
+    The algorithm is ``config``, else the entry of the GPU's table, else the fastest at the first call.
+
+    Raises:
+        NotImplementedError: the tensors are not on an NVIDIA GPU, or rows are not multiples of 16 bytes.
+    """
+    out = _checked(a, b, c, beta, out)
+    if reason := lt.refusal(a.device, a, b, out):
+        raise NotImplementedError(reason)
+    algorithm = config or _tuned_algorithm(a, b, c) or lt.fastest(a, b, out, c, alpha, beta)
+    lt.multiply(algorithm, a, b, out, c, alpha, beta)
+    return out
+
+
+def _tuned_algorithm(a: Tensor, b: Tensor, c: Tensor | None) -> str | None:
+    return lt.usable(ALGORITHM(a.device, a.shape[0], b.shape[1], a.shape[1], c is not None))
 
 
 @planned
@@ -193,6 +228,8 @@ def hgemm(
     def run(name: str) -> Tensor:
         if name == "torch":
             return _cublas(a, b, c, alpha, beta, out)
+        if name == "cublaslt" and (a.device.type != "cuda" or not _tuned_algorithm(a, b, c)):
+            raise NotImplementedError("the table has no algorithm for this version of cuBLAS")
         return VARIANTS[name](a, b, c, alpha=alpha, beta=beta, out=out)
 
     if config:
@@ -248,6 +285,7 @@ def _by_pointers(
 
 VARIANTS = {
     "torch": torch_mm,
+    "cublaslt": cublaslt,
     "naive": naive,
     "vectorized": vectorized,
     "pipelined": pipelined,
@@ -257,12 +295,19 @@ VARIANTS = {
     "best": hgemm,
 }
 
+SCRATCH = BUFFERS
+
 
 def _tiles_at(M: int, N: int, K: int) -> SearchSpace:
     return SearchSpace("tile", {"M": M, "N": N, "K": K}, TRIED)
 
 
-BACKENDS = ("torch", "pipelined", "tma", "gluon", "warp_specialized")
+def _algorithms_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
+    algorithms = lt.proposed(M, N, K, torch.float16, False)
+    return SearchSpace("cublaslt", {"M": M, "N": N, "K": K, "C": beta != 0}, algorithms)
+
+
+BACKENDS = ("torch", "cublaslt", "pipelined", "tma", "gluon", "warp_specialized")
 
 
 def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
@@ -270,4 +315,4 @@ def _variants_at(M: int, N: int, K: int, beta: float = 0.0) -> SearchSpace:
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.
-CANDIDATES = {"tma": _tiles_at, "warp_specialized": tile_configs_at, "best": _variants_at}
+CANDIDATES = {"cublaslt": _algorithms_at, "tma": _tiles_at, "warp_specialized": tile_configs_at, "best": _variants_at}

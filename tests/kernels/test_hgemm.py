@@ -21,7 +21,7 @@ from lockstep.timing.checks.check import Checker, WrongResult
 SUITE = Hgemm()
 FAMILY = load_family(SUITE)
 DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
-RUNGS = ["naive", "vectorized", "pipelined", "tma"]
+RUNGS = ["naive", "vectorized", "pipelined", "tma", *(["cublaslt"] if DEVICE == "cuda" else [])]
 
 
 @pytest.mark.parametrize("case", SUITE.quick, ids=lambda case: case.label)
@@ -55,6 +55,12 @@ def test_alpha_without_c_and_an_allocated_output(variant):
 @pytest.mark.parametrize("variant", ["naive", "vectorized", "pipelined"])
 def test_sizes_that_no_vector_load_divides(variant):
     assert Checker.draw(SUITE, Case(M=33, N=7, K=13), DEVICE, seed=3).accuracy(FAMILY, variant).norm < 1e-3
+
+
+def test_cublaslt_says_what_it_needs():
+    a = torch.zeros(16, 16, dtype=torch.float16)
+    with pytest.raises(NotImplementedError, match="needs a tensor on an NVIDIA GPU, got a cpu tensor"):
+        VARIANTS["cublaslt"](a, a)
 
 
 def test_tma_refuses_rows_that_it_cannot_address():
