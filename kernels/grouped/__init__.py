@@ -20,8 +20,9 @@ from torch import Tensor
 from kernels.call_plans import planned
 from kernels.common.arguments import expect
 from kernels.common.tables import first_that_can
+from kernels.grouped import library
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, ends_of, five, groups_of, mlp_groups
-from kernels.grouped.backends import BMM, LOOP, TMA, TRITON, Products
+from kernels.grouped.backends import BMM, FOREACH, LOOP, TMA, TRITON, Products
 from kernels.grouped.dispatch import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
 from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
@@ -243,24 +244,29 @@ def mlp_train(
 VARIANTS = {
     "linear.loop": partial(linear, products=LOOP),
     "linear.bmm": partial(linear, products=BMM),
+    "linear.foreach": partial(linear, products=FOREACH),
+    "linear.grouped_mm": library.linear,
     "linear.triton": partial(linear, products=TRITON),
     "linear.tma": partial(linear, products=TMA),
     "linear.warp_specialized": partial(linear, config="warp_specialized"),
     "linear.best": linear,
     "linear_train.loop": partial(linear_train, products=LOOP),
     "linear_train.bmm": partial(linear_train, products=BMM),
+    "linear_train.grouped_mm": library.linear_train,
     "linear_train.triton": partial(linear_train, products=TRITON),
     "linear_train.tma": partial(linear_train, products=TMA),
     "linear_train.warp_specialized": partial(linear_train, config="warp_specialized"),
     "linear_train.best": linear_train,
     "mlp.loop": partial(mlp, products=LOOP),
     "mlp.bmm": partial(mlp, products=BMM),
+    "mlp.grouped_mm": library.mlp,
     "mlp.triton": partial(mlp, products=TRITON),
     "mlp.tma": mlp_tma,
     "mlp.warp_specialized": mlp_warp_specialized,
     "mlp.best": mlp,
     "mlp_train.loop": partial(mlp_train, products=LOOP),
     "mlp_train.bmm": partial(mlp_train, products=BMM),
+    "mlp_train.grouped_mm": library.mlp_train,
     "mlp_train.triton": partial(mlp_train, products=TRITON),
     "mlp_train.tma": mlp_train_tma,
     "mlp_train.warp_specialized": mlp_train_warp_specialized,

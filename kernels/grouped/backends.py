@@ -74,7 +74,7 @@ class Loop(Products):
         self, a: Tensor, weight: Tensor, groups: Groups, out: Tensor, too: Pair | None = None, follows: bool = True
     ) -> None:
         """Compute one product for each group, then join the results in ``out``."""
-        parts = [groups.of(a, g) @ weight[g] for g in range(groups.count)]
+        parts = self.parts([groups.of(a, g) for g in range(groups.count)], weight)
         if groups.offsets is None:
             torch.stack(parts, dim=1, out=out.view(-1, groups.count, out.shape[1]))
         else:
@@ -88,6 +88,22 @@ class Loop(Products):
         """Write the gradient of each group's weight with one product for each group."""
         for g in range(groups.count):
             torch.mm(groups.of(x, g).t(), groups.of(grad, g), out=out[g])
+
+    def parts(self, rows: list[Tensor], weight: Tensor) -> list[Tensor]:
+        """Return the product of each group."""
+        return [part @ own for part, own in zip(rows, weight, strict=True)]
+
+
+class Foreach(Loop):
+    """``Loop`` with one call of ``torch._foreach_mm`` for all groups, which came after torch 2.11."""
+
+    def parts(self, rows: list[Tensor], weight: Tensor) -> list[Tensor]:
+        """Return the product of each group."""
+        multiply = getattr(torch, "_foreach_mm", None)
+        if multiply is None:
+            raise NotImplementedError(f"torch {torch.__version__} has no _foreach_mm")
+        products: list[Tensor] = multiply(rows, list(weight))
+        return products
 
 
 class Fused(Products):
@@ -187,6 +203,7 @@ class Specialized(Triton):
 
 
 LOOP = Loop()
+FOREACH = Foreach()
 BMM = Bmm()
 TRITON = Triton()
 TMA = Tma()
