@@ -28,7 +28,7 @@ from kernels.common.devices import require_triton
 from kernels.common.tables import SearchSpace, first_that_can
 from kernels.common.workspace import BUFFERS
 from kernels.kda.arguments import RANK, Outputs, buffer_of, joint_of, pack, pack_as_source, sizes_of
-from kernels.kda.library import eight, merged
+from kernels.kda.library import eight, merged, pack_for_side_stream, side_stream
 from kernels.kda.prefill_kernel import prefill
 from kernels.kda.product_kernel import product
 from kernels.kda.rows_kernel import decode_rows
@@ -191,6 +191,7 @@ PLAINER = {"stream": ("tiles",), "persistent": ("triton",)}
 VARIANTS = {
     "eight": eight,
     "merged": merged,
+    "side_stream": side_stream,
     "triton": two_products,
     "rows": rows,
     "tiles": tiles,
@@ -202,6 +203,7 @@ VARIANTS = {
 
 PREPARE = {
     "merged": pack_as_source,
+    "side_stream": pack_for_side_stream,
     "triton": pack,
     "rows": pack,
     "tiles": pack,
