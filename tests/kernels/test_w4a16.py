@@ -23,7 +23,9 @@ DEVICE = torch.device("cuda", 0) if os.environ.get("LOCKSTEP_TEST_GPU") else tor
 
 #: Gluon has no interpreter.
 GLUON = ("stream", "ring")
-RUNNABLE = [name for name in FAMILY.variants if name not in GLUON or DEVICE.type == "cuda"]
+#: Variants of packages that compile for a GPU.
+INSTALLED = ("humming", "gemlite")
+RUNNABLE = [name for name in FAMILY.variants if name not in (*GLUON, *INSTALLED) or DEVICE.type == "cuda"]
 on_a_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="Gluon has no interpreter")
 
 #: fp16 rounding of weights and output comes to 3e-4; PyTorch's int4 product computes in bfloat16.
@@ -290,3 +292,11 @@ def test_planes_compiles_without_inline_ptx():
     )
     [plain] = compiled(("planes", 16, 8192, 8192, 128), before=without)
     assert plain.stack_bytes == 0
+
+
+@pytest.mark.parametrize("variant", INSTALLED)
+def test_a_variant_of_another_package_says_what_it_needs(variant):
+    if DEVICE.type == "cuda":
+        pytest.skip("the package may be installed")
+    with pytest.raises(NotImplementedError, match="needs a CUDA tensor, got a cpu tensor"):
+        arguments(variant)
