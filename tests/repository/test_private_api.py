@@ -19,6 +19,7 @@ REASONS = {
     "lockstep/timing/graph_capture.py": "ends a capture that failed and gives its memory back; torch leaves both open",
     "lockstep/timing/tuners/held_choices.py": "tuners of all classes measure with Autotuner._bench alone",
     "kernels/call_plans/recorder.py": "torch documents TorchDispatchMode, which lies in a private module",
+    "kernels/grouped/library.py": "torch 2.11's grouped product, a rival, is known by its private name",
     "kernels/w4a16/library.py": "torch's own int4 product, the baseline, has no public name",
 }
 
