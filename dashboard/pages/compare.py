@@ -34,7 +34,10 @@ OFFERED = 200
 #: Keys of the address: machine, commit and variant of base (b…) and head (h…), then what is compared.
 KEYS = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
 
-_QUANTITIES = {"speedup": "Against the baseline", "latency": "Latency"}
+_QUANTITIES: dict[Quantity, str] = {"speedup": "Against the baseline", "latency": "Latency"}
+
+#: What the sizes of changes are of, by the quantity that is compared.
+_CHANGES: dict[Quantity, str] = {"speedup": "Change against the baseline", "latency": "Change of the latency"}
 
 
 def layout(results: Results, search: str) -> Any:
@@ -42,6 +45,7 @@ def layout(results: Results, search: str) -> Any:
     chosen = query_values(search, *KEYS)
     newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
     machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
+    quantity = _quantity(chosen["quantity"], *machines.values())
     suites = suites_like(results, chosen["suite"])
     caches = sorted(
         {series.axis("l2") for machine in set(machines.values()) for series in results.series(machine)} - {""}
@@ -52,7 +56,7 @@ def layout(results: Results, search: str) -> Any:
         *_side(results, "h", "Head", machines["h"], chosen),
     ]
     filters = [
-        choice("compare-quantity", "Compare", _QUANTITIES, chosen["quantity"], hidden=not any_ratio),
+        choice("compare-quantity", "Compare", _QUANTITIES, quantity, hidden=not any_ratio),
         optional_menu("compare-suite", "Suite", suites, chosen["suite"], "all", className="filter"),
         choice("compare-l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
     ]
@@ -136,9 +140,12 @@ def body(
         statement = f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}."
         choose = html.P(f"Choose another commit of {side}.")
         return [html.Div([html.P(statement, className="strong"), choose], className="card empty")]
-    quantity = cast("Quantity", chosen["quantity"] if chosen["quantity"] in _QUANTITIES else "speedup")
+    quantity = _quantity(chosen["quantity"], base.machine, head.machine)
     comparison = compare(results, base, head, quantity, thresholds, chosen["suite"], chosen["l2"], findings)
     parts: list[Any] = [html.P(_summary(comparison), className="said")]
+    if quantity == "speedup" and base.machine != head.machine:
+        text = "Each time is compared relative to each machine's own baseline; Latency compares the times themselves."
+        parts.append(html.P(text, className="dim"))
     rows = [
         [html.Td(name), *(html.Td(text or "–", className="mono") for text in texts)]
         for name, *texts in differing(base_run, head_run)
@@ -156,7 +163,7 @@ def body(
         right = "against base's latency, µs"
         if len(timed) > MOST_POINTS:
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
-        caption = [html.Span("Change of time, % (up: head is slower)"), html.Span(right)]
+        caption = [html.Span(f"{_CHANGES[quantity]}, % (up: head is slower)"), html.Span(right)]
         figure = scatter([comparison.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
         # New results keep the reader's zoom.
         figure["layout"]["uirevision"] = str(chosen)
@@ -164,10 +171,19 @@ def body(
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Cases, the loudest first"))
-    parts.append(compare_table(comparison.pairs[:MOST], head))
+    parts.append(compare_table(comparison.pairs[:MOST], head, _CHANGES[quantity]))
     if len(comparison.pairs) > MOST:
         parts.append(html.P(f"and {whole(len(comparison.pairs) - MOST)} more cases: choose a suite.", className="dim"))
     return parts
+
+
+def _quantity(asked: str, base: str, head: str) -> Quantity:
+    """Return the quantity that is compared: the one asked for, or between two machines the latency.
+
+    Two machines have baselines of their own, so that a lower time may be slower against the baseline.
+    """
+    usual: Quantity = "speedup" if base == head else "latency"
+    return asked if asked in _QUANTITIES else usual
 
 
 def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:

@@ -10,7 +10,8 @@ from dash import dcc, html
 
 from dashboard.address import FamilyAddress
 from dashboard.pages.parts import change_cell, table
-from lockstep.alerts.text import change, span
+from lockstep.alerts.text import change as of_log
+from lockstep.alerts.text import span
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
 from lockstep.compare.two_sides import Pair, Side
@@ -21,13 +22,16 @@ from lockstep.record.quantity import EXACT, QUANTITIES
 _COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 
 
-def compare_table(pairs: Sequence[Pair], head: Side) -> Any:
-    """Return a table of the compared cases, in their order. Each line links to its family on head's machine."""
+def compare_table(pairs: Sequence[Pair], head: Side, change: str = "Change") -> Any:
+    """Return a table of the compared cases, in their order. Each line links to its family on head's machine.
+
+    ``change`` says what the sizes of the changes are of.
+    """
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
     numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
     # The change follows the variant, because a phone shows only the first columns.
-    names = ["Suite", "Variant", "Change", "Case", "L2", "95 % interval", *numbers, "Verdict", "Machine code"]
+    names = ["Suite", "Variant", change, "Case", "L2", "95 % interval", *numbers, "Verdict", "Machine code"]
     return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 
 
@@ -70,7 +74,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _change(pair: Pair) -> Any:
-    size = change(pair.log) if math.isfinite(pair.log) else "–"
+    size = of_log(pair.log) if math.isfinite(pair.log) else "–"
     if pair.difference:
         size = f"{SHOWN_AS.get(pair.unit, ('', 1.0))[1] * pair.difference:+.4g}".replace("-", "−")
     sense = next((sense for sense, verdict in OF_SENSE.items() if verdict == pair.verdict), None)

@@ -186,6 +186,19 @@ def test_an_address_restores_the_sides_and_short_hashes_do(here):
     assert '"value": "latency"' in text
 
 
+def test_two_machines_are_compared_by_their_latency(here):
+    """Two machines have baselines of their own: a faster kernel beside a faster baseline was called slower."""
+    results = here.store.current()
+    assert page.layout(results, "?bm=b200&hm=h200")["compare-quantity"].value == "latency"
+    assert page.layout(results, "?bm=h200&hm=h200")["compare-quantity"].value == "speedup"
+    chosen = dict.fromkeys(page.KEYS, "") | {"bm": "b200", "bc": here.commits[2], "hm": "h200", "hc": here.commits[2]}
+    latency, ratio = (words(page.body(results, chosen | {"quantity": one}, "light", RULES)) for one in ("", "speedup"))
+    assert "Change of the latency" in latency
+    assert "Change against the baseline" in ratio
+    assert "each machine's own baseline" in ratio
+    assert "each machine's own baseline" not in latency
+
+
 @pytest.mark.parametrize("search", ["?bm=nowhere&bc=zz", "?quantity=x&l2=x&suite=x&bv=x", "?bm=" + "<b>" * 99])
 def test_an_address_that_makes_no_sense_gets_a_page(here, search):
     assert "compare-body" in words(page.layout(here.store.current(), search))
