@@ -21,11 +21,12 @@ from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.controls import axis_choice, chips, choice, menu
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
-from dashboard.pages.family_trends import MOST_CASES, chosen, selected_cases, trends
+from dashboard.pages.family_trends import MOST_CASES, chosen, printed, selected_cases, trends
 from dashboard.pages.parts import back_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row import Row, described
 from lockstep.compare.row_table import RowTable
@@ -42,7 +43,7 @@ _Chart = tuple[Figure | None, str, str]
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
 
 
-def layout(results: Results, address: FamilyAddress) -> Any:
+def layout(results: Results, address: FamilyAddress, findings: MachineFindings | None = None) -> Any:
     """Return the family page of an address. A choice that is left out or does not exist gets its default."""
     keys = keys_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
@@ -58,7 +59,7 @@ def layout(results: Results, address: FamilyAddress) -> Any:
     l2 = (
         address.l2
         if address.l2 in caches
-        else first_cache(results, address.machine, address.suite, address.cases, caches)
+        else first_cache(results, address.machine, address.suite, address.cases, caches, findings)
     )
     style_of = suite_styles(results, address.suite)
     quantities = quantities_of(results, address.suite)
@@ -70,7 +71,8 @@ def layout(results: Results, address: FamilyAddress) -> Any:
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases) or first_cases(results, address.machine, address.suite, l2, cases),
+            value=_existing(address.cases, cases)
+            or first_cases(results, address.machine, address.suite, l2, cases, findings),
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -134,7 +136,8 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         if scheme is None:
             return no_update
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
-        return trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
+        charts = trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
+        return [printed(results, address), *charts]
 
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
     @app.callback(

@@ -16,7 +16,7 @@ from dashboard.charts.change_marks import marks, release_marks
 from dashboard.charts.family_speedup import family_speedup
 from dashboard.charts.theme import BEST, Scheme, Style
 from dashboard.charts.trend import MARKED, Figure, trend
-from dashboard.charts.variant_styles import suite_styles
+from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import rows_over
@@ -97,6 +97,13 @@ def trends(
                 )
             drawn.append((figure, heading, f"{quantity.label} of {case} over the commits"))
     return [_card(results, address, at, *parts) for at, parts in enumerate(drawn)]
+
+
+def printed(results: Results, address: FamilyAddress) -> Any:
+    """Return the line that names suite, machine and variants on paper and in a snapshot, which have no controls."""
+    _, style_of = chosen(results, address)
+    named = [part for name, style in style_of.items() for part in (" ", html.Span([swatch(style), name]))]
+    return html.P([mono(f"{address.suite} on {address.machine}"), *named], className="printed")
 
 
 def _card(

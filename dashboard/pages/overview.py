@@ -109,8 +109,9 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         made = chosen(results, findings, machine, l2, quantity, since, visit)
         open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
+        muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
         return (
-            [*_trouble(findings), *said(results, machine, since, visit or 0, findings)],
+            [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted)],
             [*news(results, open_alerts, machine), *drawn(results, made)],
         )
 
@@ -156,8 +157,13 @@ def statuses_of(results: Results, machine: str, since: str, visit: int, findings
     return statuses(results, machine, compared, findings.of_machine(results, machine), findings.thresholds)
 
 
-def said(results: Results, machine: str, since: str, visit: int, findings: Findings) -> list[Any]:
-    """Return the page's first lines: whether anything became slower, and what is compared with what."""
+def said(
+    results: Results, machine: str, since: str, visit: int, findings: Findings, muted: frozenset[str] = frozenset()
+) -> list[Any]:
+    """Return the page's first lines: whether anything became slower, and what is compared with what.
+
+    ``muted``: the keys of the changes of muted alerts.
+    """
     compared, machine_findings = reference(results, machine, since, visit), findings.of_machine(results, machine)
     if compared is None:
         return [html.H1(f"{machine} has no results.")]
@@ -165,7 +171,7 @@ def said(results: Results, machine: str, since: str, visit: int, findings: Findi
     when = since_when(results, machine, since, visit, compared)
     newer = compared.hash != results.commits(machine)[-1].hash
     return [
-        html.H1(answer(machine, everything, machine_findings, when, newer), className="answer"),
+        html.H1(answer(machine, everything, machine_findings, when, newer, muted), className="answer"),
         html.P(_compared(results, machine, compared, everything), className="said dim"),
         *scatter_line(machine, machine_findings),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_status import Statuses
@@ -49,7 +51,14 @@ def since_when(results: Results, machine: str, since: str, visit: int, compared:
     return written if since in ("visit", "7d") else f"{written}, commit {compared.short}"
 
 
-def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, when: str, newer: bool) -> list[Any]:
+def answer(
+    machine: str,
+    statuses: Statuses,
+    findings: MachineFindings | None,
+    when: str,
+    newer: bool,
+    muted: frozenset[str] = frozenset(),
+) -> list[Any]:
     """Return the line that says whether anything became slower, in words.
 
     Args:
@@ -57,16 +66,19 @@ def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, w
         findings: ``None`` while the detector still runs.
         when: the words for the compared commit, see ``since_when``.
         newer: whether the machine measured anything after the compared commit.
+        muted: the keys of the changes of muted alerts, which are only counted.
     """
     if not newer:
         return [f"Nothing was measured on {machine} since {when}."]
     if findings is None:
-        return [f"Looking for changes since {when} …"]
+        return [f"Looking for changes on {machine} since {when} …"]
     # Exact quantities explain a time, and do not count here.
     timed = statuses.select(np.flatnonzero(~statuses.rows.exact))
     if not len(timed):
         return [f"{machine} measures no time. Since {when}: {_worse(statuses)}."]
-    worse = timed.select(np.flatnonzero(timed.are("slower")))
+    silent = np.array([_silenced(timed.changes.get(place, ()), muted) for place in range(len(timed))], dtype=bool)
+    silent &= timed.are("slower")
+    worse = timed.select(np.flatnonzero(timed.are("slower") & ~silent))
     kinds = [quantity_of(worse.rows.benchmark(place)) for place in range(len(worse))]
     is_time = np.array([kind in _TIMES for kind in kinds], dtype=bool)
     slow, other = worse.select(np.flatnonzero(is_time)), worse.select(np.flatnonzero(~is_time))
@@ -82,14 +94,22 @@ def answer(machine: str, statuses: Statuses, findings: MachineFindings | None, w
         parts += ["; " if parts else "", f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"]
     if changed:
         parts += ["; " if parts else "", f"{count(changed, 'number')} changed whose better direction nobody has stated"]
+    if silent.any():
+        parts += ["; " if parts else "", count(int(silent.sum()), "muted slowdown")]
     if parts:
-        return [f"Since {when}: ", *([] if len(slow) else ["nothing got slower; "]), *parts, "."]
+        return [f"On {machine} since {when}: ", *([] if len(slow) else ["nothing got slower; "]), *parts, "."]
     compared = ~np.isnan(timed.worse)
     if not compared.any():
-        return [f"Nothing can be compared since {when}: no series was measured at both commits."]
+        return [f"Nothing can be compared on {machine} since {when}: no series was measured at both commits."]
     if np.isnan(timed.noise[compared]).all():
-        return [f"No slowdown is confirmed since {when}: too few commits to know the noise."]
-    return [f"Nothing got slower since {when}."]
+        return [f"No slowdown is confirmed on {machine} since {when}: too few commits to know the noise."]
+    return [f"Nothing got slower on {machine} since {when}."]
+
+
+def _silenced(changes: Sequence[FoundChange], muted: frozenset[str]) -> bool:
+    """Return whether all changes of a series for the worse belong to muted alerts, and there are any."""
+    worse = [change.key for change in changes if change.sense == "worse"]
+    return bool(worse) and muted.issuperset(worse)
 
 
 def _worse(statuses: Statuses) -> str:

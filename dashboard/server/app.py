@@ -97,7 +97,7 @@ def create_app(
     def route(path: str | None, search: str | None) -> tuple[Any, str, str]:
         # The page is read after this version. If something changes in between, the next poll fills the page again.
         version = shown_version(store, findings, service)
-        shown, title = page(store, (path or "/").removeprefix(root) or "/", search or "", service, security)
+        shown, title = page(store, (path or "/").removeprefix(root) or "/", search or "", service, security, findings)
         return shown, title, version
 
     clientside: Any = app.clientside_callback
@@ -123,7 +123,12 @@ def create_app(
 
 
 def page(
-    store: Store, path: str, search: str, service: AlertService | None = None, security: RequestSecurity | None = None
+    store: Store,
+    path: str,
+    search: str,
+    service: AlertService | None = None,
+    security: RequestSecurity | None = None,
+    findings: Findings | None = None,
 ) -> tuple[Any, str]:
     """Return the page of an address, and its title."""
     if path == "/alerts":
@@ -150,7 +155,9 @@ def page(
     address = parse_family(path, search)
     if address is None:
         return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
-    return family.layout(store.current(), address), f"{address.suite} · Lockstep"
+    results = store.current()
+    known = findings.of_machine(results, address.machine) if findings and address.machine in results.machines else None
+    return family.layout(results, address, known), f"{address.suite} · Lockstep"
 
 
 def _shell() -> Any:
@@ -186,7 +193,7 @@ def _help() -> Any:
         "/": "filter",
         "j  k": "next and previous row",
         "Enter": "open the row",
-        "a": "acknowledge the alert",
+        "a": "on the page of an alert: acknowledge it",
         "?": "these keys",
         "Esc": "close",
     }

@@ -16,10 +16,9 @@ import numpy as np
 from dash import html
 
 from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, parse_family, query_values
-from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
-from dashboard.pages.family_trends import trends
+from dashboard.pages.family_trends import printed, trends
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_families import shown_suites
 from dashboard.pages.overview_machine import newest_first, opening_machine
@@ -34,6 +33,7 @@ from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice as AlertChoice
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.database.listing import Page as AlertPage
+from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.shown_quantities import quantities_of
@@ -62,6 +62,7 @@ class Snapshot:
     Attributes:
         alerts: the most urgent alerts.
         open_alerts: the open alerts by machine, for the overviews.
+        muted: the keys of the changes of muted alerts, by machine.
         now: the time in ms since 1970.
     """
 
@@ -70,6 +71,7 @@ class Snapshot:
     thresholds: Thresholds
     alerts: AlertPage
     open_alerts: Mapping[str, OpenAlerts]
+    muted: Mapping[str, frozenset[str]]
     now: int
 
     def suites(self, machine: str) -> list[str]:
@@ -87,7 +89,7 @@ class Snapshot:
         links = [part for other in others for part in (" · ", other)][1:]
         return html.Main(
             [
-                *overview.said(self.results, machine, "7d", 0, self.findings),
+                *overview.said(self.results, machine, "7d", 0, self.findings, self.muted[machine]),
                 html.P(["Machines: ", *links], className="said"),
                 *news(self.results, self.open_alerts[machine], machine),
                 *overview.drawn(self.results, self._choice(machine)),
@@ -104,24 +106,23 @@ class Snapshot:
         results = self.results
         keys = keys_of(results, suite)
         cases = sorted({key.case for key in keys}, key=natural)
-        l2 = first_cache(results, machine, suite, (), sorted({key.l2 for key in keys}))
+        found = self.findings.of_machine(results, machine)
+        l2 = first_cache(results, machine, suite, (), sorted({key.l2 for key in keys}), found)
         quantities = quantities_of(results, suite)
         address = FamilyAddress(
             machine,
             suite,
-            tuple(first_cases(results, machine, suite, l2, cases)),
+            tuple(first_cases(results, machine, suite, l2, cases, found)),
             l2,
             ("latency", "speedup") if "speedup" in quantities else quantities[:1],
             tuple({key.variant: None for key in keys}),
         )
-        styles = suite_styles(results, suite)
-        legend = [part for name in address.variants for part in (" ", html.Span([swatch(styles[name]), name]))]
-        charts = trends(results, address, "light", self.findings.of_machine(results, machine), self.findings.repo)
+        charts = trends(results, address, "light", found, self.findings.repo)
         return html.Main(
             [
                 html.Div([html.H1(f"{suite} on {machine}", className="mono")], className="crumbs"),
-                html.P(legend[1:], className="said"),
                 html.H2("Over the commits"),
+                printed(results, address),
                 html.Div(charts, className="charts"),
                 html.H2("At the newest commit"),
                 *family.latest(results, address, "light"),
@@ -188,6 +189,7 @@ def write_pages(project: AnalysedProject, name: str, folder: Path) -> int:
         project.thresholds,
         project.alerts.page(AlertChoice(), "urgent", 0, MOST_ALERTS),
         {machine: project.alerts.open_on(machine, MOST_NEWS) for machine in results.machines},
+        {machine: AlertService(project.alerts).muted_on(machine) for machine in results.machines},
         now_ms(),
     )
     folder.mkdir(parents=True, exist_ok=True)

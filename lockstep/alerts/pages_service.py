@@ -66,6 +66,15 @@ class AlertService:
         """Return the open alerts of a machine, see ``AlertStore``; the last known ones while the database fails."""
         return self.last.answer((machine, limit), lambda: self.alerts.open_on(machine, limit), OpenAlerts((), {}, {}))
 
+    def muted_on(self, machine: str) -> frozenset[str]:
+        """Return the keys of the changes of a machine's muted alerts; the last known ones while the database fails."""
+
+        def ask() -> frozenset[str]:
+            muted = self.alerts.alerts(("muted",), machine)
+            return frozenset(member.key for tracked in muted for member in tracked.alert.members)
+
+        return self.last.answer(("muted", machine), ask, frozenset())
+
     def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic; the last known ones while the database fails."""
         return self.last.answer("counts", self.alerts.counts, {})

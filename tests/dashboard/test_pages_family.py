@@ -1,5 +1,6 @@
 """The family page: marks of what was found, relative trends, the roofline, and another project's units."""
 
+import json
 import subprocess
 
 import plotly.graph_objects as go
@@ -17,6 +18,7 @@ from dashboard.charts.theme import styles
 from dashboard.pages import family, family_trends
 from dashboard.pages.default_cases import informative_cases
 from lockstep.compare.read_rows import newest_rows
+from lockstep.history.display_names import natural
 from lockstep.record.model import Estimate
 
 __all__ = ["shown"]
@@ -100,15 +102,37 @@ def level(seconds):
     return Estimate(seconds, seconds, seconds)
 
 
-def test_a_curve_is_shown_before_a_point_and_a_step_before_a_flat_line(tmp_path):
+def test_a_curve_is_shown_before_a_point_and_a_long_time_before_a_short_one(tmp_path):
     results = history(tmp_path / "r", 4)
-    assert informative_cases(results, MACHINE, "linear") == (
+    assert informative_cases(results, MACHINE, "linear", None) == (
         ("M=4,K=8", "cold"),
         ("M=2,K=8", "cold"),
         ("M=1,K=8", "cold"),
     )
     text = words(family.layout(results, FamilyAddress(MACHINE, "linear")))
     assert '"value": ["M=2,K=8", "M=4,K=8"]' in text
+
+
+def test_what_became_slower_last_is_shown_first(shown):
+    store, findings = shown
+    results = store.current()
+    found = findings.of_machine(results, FAST)
+    slowed = [case for case, _ in informative_cases(results, FAST, "linear", found)[:2]]
+    worse = {change.series.case for change in found.changes if change.sense == "worse" and not change.suppressed}
+    assert set(slowed) <= worse
+    assert len(informative_cases(results, FAST, "linear", found)) == len(
+        informative_cases(results, FAST, "linear", None)
+    )
+    chosen = json.dumps(sorted(slowed, key=natural))
+    assert f'"value": {chosen}' in words(family.layout(results, FamilyAddress(FAST, "linear"), found))
+
+
+def test_a_printed_page_names_the_machine_and_the_variants(shown):
+    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("torch", "triton"))
+    text = words(family_trends.printed(shown[0].current(), address))
+    assert FAST in text
+    assert "torch" in text
+    assert "triton" in text
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.series_status import reference
 from lockstep.suite.thresholds import Thresholds
 
@@ -64,7 +65,19 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert json.dumps("▼ 2 slower") in words(counted(stand(shown), picture))
     assert "slower by 7." in words(news(store.current(), told))
     assert "muted" not in words(news(store.current(), told))
-    alerts.act(told.first[0].id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    service = AlertService(alerts)
+
+    def headline():
+        return words(overview.said(store.current(), FAST, "all", 0, findings, service.muted_on(FAST)))
+
+    assert f"On {FAST} since" in headline()
+    assert "2 slowdowns of time" in headline()
+    assert "muted" not in headline()
+    [slower] = [one for one in told.first if one.alert.topic == "slower"]
+    alerts.act(slower.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    assert "slowdowns of time" not in headline()
+    assert "nothing got slower" in headline()
+    assert "2 muted slowdowns" in headline()
     assert "1 muted" in words(news(store.current(), alerts.open_on(FAST, MOST_NEWS)))
 
 
@@ -110,7 +123,7 @@ def test_the_first_line_answers_whether_anything_became_slower(shown):
     assert "2 slowdowns of time" in answered
     assert "linear triton +7." in answered
     assert "1 case now fails" in answered
-    assert "Nothing got slower since" in words(overview.said(store.current(), SLOW, "all", 0, findings))
+    assert f"Nothing got slower on {SLOW} since" in words(overview.said(store.current(), SLOW, "all", 0, findings))
 
 
 def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_over(tmp_path):

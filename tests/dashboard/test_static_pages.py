@@ -73,7 +73,7 @@ def test_the_pages_name_no_other_host_and_are_small(site):
 
 def test_the_pages_say_what_the_dashboard_says(site):
     overview = (site / FOLDER / _file("machine", FAST)).read_text()
-    assert "Since " in overview
+    assert f"On {FAST} since " in overview
     assert "linear triton" in overview
     assert "1 case now fails." in overview
     assert "slower by 7." in (site / FOLDER / "alerts.html").read_text() + overview
