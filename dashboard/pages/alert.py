@@ -17,7 +17,7 @@ from dashboard.charts.alert_chart import before_and_after, member_chart, zero
 from dashboard.charts.axes import sourced
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
-from dashboard.pages.alert_story import next_steps, register_source, since, why
+from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
 from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -139,6 +139,7 @@ def body(
     facts: list[tuple[str, Any]] = [
         ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
         ("Loss", story.lost),
+        ("Time", time_beside(results, alert)),
         ("Sure", story.sure),
         ("Measured", story.measured),
         ("Users", story.users),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
@@ -19,11 +21,17 @@ from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.model import Alert
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.story import Story, tell
+from lockstep.alerts.text import change
+from lockstep.compare.number_format import significant
+from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.processes.git import Git, GitError
 
 #: Maximum number of measured commits that are listed where git does not know the range.
 _MOST_MEASURED = 30
+
+#: Cache states that a history measures.
+_CACHES = ("cold", "warm")
 
 #: Seconds that git may take to compare the source.
 _TIMEOUT_S = 20.0
@@ -69,6 +77,29 @@ def why(story: Story, alert: Alert, source: bool) -> list[Any]:
         button = html.Button("Source before and after", id="alert-source", type="button", className="count", n_clicks=0)
         parts += [html.Div(button, className="counts"), html.Div(id="alert-source-rows")]
     return parts
+
+
+def time_beside(results: Results, alert: Alert) -> str:
+    """Return the time of the worst series of a count where it was measured, before and after; "" for other alerts."""
+    worst = alert.members[0] if alert.members else None
+    if worst is None or not worst.counted:
+        return ""
+    found = []
+    for machine in results.machines:
+        keys = [SeriesKey(machine, worst.series.suite, worst.series.variant, worst.series.case, l2) for l2 in _CACHES]
+        for trend in results.trends(results.keys(machine).series_of(keys)):
+            known = np.isfinite(trend.value)
+            if trend.benchmark.unit != "seconds" or not known.any():
+                continue
+            hashes = [commit.hash for commit in results.commits(machine)]
+            place = next((at for at, commit in enumerate(hashes) if commit in alert.commits), len(hashes))
+            before, after = (1e6 * trend.value[known & side] for side in (trend.commit < place, trend.commit >= place))
+            text = f"{significant(float((after if len(after) else before)[-1]), 4)} µs"
+            if len(before) and len(after):
+                size = change(math.log(after[0] / before[-1]))
+                text = f"{significant(float(before[-1]), 4)} → {significant(float(after[0]), 4)} µs ({size})"
+            found.append(f"{text} {trend.series.axis('l2')} on {machine}")
+    return "; ".join(found) or "measured on no machine"
 
 
 def next_steps(story: Story, alert: Alert, results: Results) -> list[Any]:

@@ -46,7 +46,8 @@ def visit(window, serve):
             faults.append(f"left the host: {request.url}")
 
     def go(address, size="desktop", scheme="light"):
-        page = window.open(*SIZES[size], phone=size == "phone", color_scheme=scheme)
+        phone = size == "phone"
+        page = window.open(*SIZES[size], phone=phone, has_touch=phone, color_scheme=scheme)
         pages.append(page)
         page.on(
             "console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None
@@ -124,6 +125,18 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     ]  # fmt: skip
     assert page.title() == "linear · Lockstep"
     assert fits(page)
+    if size == "phone":
+        # A tap on a chart reveals its buttons, which a pointer reveals elsewhere.
+        page.locator("#family-trend .graph").first.tap()
+        saves = page.locator("#family-trend .saves").first
+        assert saves.evaluate("buttons => [getComputedStyle(buttons).display, getComputedStyle(buttons).opacity]") == [
+            "flex",
+            "1",
+        ]
+    assert not page.locator(".printed").is_visible()
+    page.emulate_media(media="print")
+    assert MACHINE in page.locator(".printed").inner_text()
+    page.emulate_media(media="screen")
     assert (background(page, ".card") < 80) == (scheme == "dark")
 
 

@@ -1,6 +1,8 @@
 """The alerts' pages say what the store of alerts says, and what is done on them is done and signed."""
 
 import datetime
+import re
+from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
@@ -9,7 +11,7 @@ from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 from trees import open_store
 
-from dashboard.pages import alert, alerts
+from dashboard.pages import alert, alert_story, alerts
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -109,6 +111,17 @@ def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slow
     assert text.count('"scatter"') == 3
     ends = f"--base {here.commits[11][:12]} --head {here.commits[12][:12]}"
     assert f"lockstep gate {ends} --family linear --case M=" in text
+
+
+def test_a_count_has_the_time_of_its_case_beside_it(here, slower):
+    """A launch more, counted without a GPU, was reported without the time that it costs where it was measured."""
+    member, results = slower.alert.members[0], here.store.current()
+    assert alert_story.time_beside(results, slower.alert) == ""
+    count = replace(member, series=replace(member.series, machine="sm_90", l2="", quantity="launches"), old=1, new=2)
+    counted = replace(slower.alert, machine="sm_90", members=(count,))
+    assert re.search(r"[\d.]+ → [\d.]+ µs \(\+[67]\.\d %\) cold on h200\b", alert_story.time_beside(results, counted))
+    elsewhere = replace(count, series=replace(count.series, case="M=7"))
+    assert alert_story.time_beside(results, replace(counted, members=(elsewhere,))) == "measured on no machine"
 
 
 def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
