@@ -91,7 +91,9 @@ def refusal(device: torch.device, *tensors: Tensor) -> str:
 
 def usable(algorithm: str | None) -> str | None:
     """Return the algorithm if it was written for the version of cuBLAS that torch has loaded; else None."""
-    return algorithm if algorithm and algorithm.startswith(f"{_version()}:") else None
+    if not algorithm or torch.version.cuda is None:
+        return None
+    return algorithm if algorithm.startswith(f"{_version()}:") else None
 
 
 def proposed(M: int, N: int, K: int, dtype: torch.dtype, b_transposed: bool) -> list[str]:

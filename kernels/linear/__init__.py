@@ -15,6 +15,7 @@ from kernels.common.devices import capability, require_triton
 from kernels.common.tables import SearchSpace
 from kernels.common.workspace import BUFFERS
 from kernels.linear import direct_kernel as linear_direct
+from kernels.linear import library
 from kernels.linear import share_kernel as linear_share
 from kernels.linear import spread_kernel as linear_spread
 from kernels.linear import stream_kernel as linear_stream
@@ -38,6 +39,8 @@ MOST_VECTORS = 2
 
 #: Maximum rows for which ``lockstep tune`` tries "stream".
 MOST_STREAMED = 64
+
+cublaslt = planned(library.cublaslt)
 
 
 @planned
@@ -242,7 +245,9 @@ def linear(
             if config:
                 raise
             name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
-    if name == "torch":
+    if name == "cublaslt" and bias is None and library.tuned_algorithm(x, weight):
+        return cublaslt(x, weight, out=out)
+    if name in ("torch", "cublaslt"):
         return _cublas(x, weight, bias, out)
     variant = _gemv if name == "gemv" else _split_k
     return variant(x, weight, bias, out, pdl=capability(x.device) >= (9, 0))
@@ -310,6 +315,7 @@ def _gemv(
 
 VARIANTS = {
     "torch": torch_linear,
+    "cublaslt": cublaslt,
     "compile": compiled,
     "max_autotune": max_autotuned,
     "tgv": tgv,
@@ -342,11 +348,12 @@ def _variants_at(M: int, K: int, N: int) -> SearchSpace:
     rows = {"gemv": 4, "direct": 8, "stream": MOST_STREAMED, "share": linear_share.MOST_ROWS, "spread": spread_rows}
     rows |= {"turns": linear_turns.MOST_ROWS, "split_k": 256}
     fitting = [name for name, limit in rows.items() if limit >= M]
-    return search_space("best", [*fitting, "torch"], M, K, N)
+    return search_space("best", [*fitting, "torch", "cublaslt"], M, K, N)
 
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {
+    "cublaslt": library.algorithms_at,
     "split_k_pdl": tiles_at,
     "gemv_pdl": vectors_at,
     "stream": _streams_at,

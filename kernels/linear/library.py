@@ -1,4 +1,4 @@
-"""Library variants of ``linear``: cuBLAS, torch.compile and FlashInfer."""
+"""Library variants of ``linear``: cuBLAS, the best of cuBLASLt's algorithms, torch.compile and FlashInfer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.common import cublaslt as lt
 from kernels.common.devices import capability
+from kernels.common.tables import SearchSpace
 from kernels.linear.arguments import checked
+from kernels.linear.table import TABLE, search_space
+
+#: Algorithm of "cublaslt"; it holds for one version of cuBLAS.
+ALGORITHM = TABLE.maybe("cublaslt", str, "M K N")
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -21,6 +27,36 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: 
     if bias is None:
         return torch.mm(x, weight.t(), out=out)
     return torch.addmm(bias, x, weight.t(), out=out)
+
+
+def cublaslt(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None, config: str | None = None
+) -> Tensor:
+    """Multiply with the best of cuBLASLt's algorithms; torch takes the first.
+
+    The algorithm is ``config``, else the entry of the GPU's table, else the fastest at the first call.
+
+    Raises:
+        NotImplementedError: a bias, tensors that are not on an NVIDIA GPU, or rows that are not multiples of 16 bytes.
+    """
+    out = checked(x, weight, bias, out)
+    if bias is not None or x.dtype == torch.float32:
+        raise NotImplementedError("cublaslt is called for 16-bit elements and without a bias")
+    if reason := lt.refusal(x.device, x, weight, out):
+        raise NotImplementedError(reason)
+    algorithm = config or tuned_algorithm(x, weight) or lt.fastest(x, weight.t(), out)
+    lt.multiply(algorithm, x, weight.t(), out)
+    return out
+
+
+def tuned_algorithm(x: Tensor, weight: Tensor) -> str | None:
+    """Return the algorithm of the GPU's table for this shape and this version of cuBLAS; None if there is none."""
+    return lt.usable(ALGORITHM(x.device, *x.shape, len(weight))) if x.device.type == "cuda" else None
+
+
+def algorithms_at(M: int, K: int, N: int) -> SearchSpace:
+    """Return the algorithms that ``lockstep tune`` tries for one shape."""
+    return search_space("cublaslt", lt.proposed(M, N, K, torch.bfloat16, True), M, K, N)
 
 
 def compiled(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
