@@ -12,7 +12,7 @@ from lockstep.record.model import CostEstimate, Estimate, Provenance, Record
 from lockstep.suite.case import Case
 from lockstep.suite.discovery import load_suites
 from tests.project import make_project
-from tools.scoreboard.command import PAGE
+from tools.scoreboard.command import PAGE, RIVALS
 from tools.scoreboard.page import Target, TargetError, Targets, machines_of, page, read_newest, read_targets
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +109,26 @@ def test_another_variant_to_beat_and_a_mean_over_cases(machine):
     assert "Geometric mean over 2 cases: 1.640×, target 1.6×: met." in text
 
 
+def test_a_rival_has_a_column_and_a_row_that_it_wins_is_bold(machine, tmp_path):
+    behind = {"behind_speedup": cost(1.5)}
+    measured = [
+        record("plain", "M=1", 9e-6, 1.0),
+        record("best", "M=1", 4.5e-6, 2.0, costs={"behind_speedup": cost(1.6)}),
+        record("other", "M=1", 4e-6, 2.25, costs=behind),
+        replace(record("third", "M=1", 1e-6), state="na", latency=None),
+        record("best", "M=2", 5e-6, 1.0),
+    ]
+    host = {"gpu": "Toy GPU", "torch": "2.11.0", "other-kernels": "0.1"}
+    head = Provenance("d" * 40, "lockstep", "toy", "2026-01-03T00:00:00+00:00", "", "unlocked", host, {}, 1)
+    write_records(tmp_path / "rivals.jsonl", head, measured)
+    recorded = read_newest(machine, "best", "cold", tmp_path / "rivals.jsonl")
+    targets = Targets(rivals={"other": "Other {other-kernels}", "third": "never ran"})
+    text = page(recorded, [SUITE], {"toy": targets}, "best", "cold", "command")
+    assert "Rivals (dddddddd, 2026-01-03, Toy GPU): `other`: Other 0.1." in text
+    assert "| case | plain µs | other µs | best µs | in a chain | behind a kernel |" in text
+    assert "| M=1 | 9.00 | 4.00 | 4.50 | **0.889× (0.876–0.902), other** | 1.067× (1.052–1.082), other |" in text
+
+
 @pytest.mark.parametrize(
     ("cases", "label", "covered"),
     [
@@ -140,6 +160,7 @@ def test_every_target_of_the_repository_names_a_suite_and_cases_of_it():
         for target in targets.targets:
             assert any(target.covers(label) for label in labels), (name, target)
             assert not target.against or target.against in suites[name].variants()
+        assert set(targets.rivals) <= set(suites[name].variants())
 
 
 OF_AN_H100 = "docs/evidence/kernels/h100.md"
@@ -155,7 +176,8 @@ OF_AN_H100 = "docs/evidence/kernels/h100.md"
 def test_a_committed_page_is_what_the_results_give(machine, path, options):
     folders = {folder.name: folder for folder in machines_of(ROOT / "results")}
     assert next(iter(folders)) == "h200-unlocked"
-    recorded, command = read_newest(folders[machine], "best", "cold"), f"python -m tools scoreboard{options}"
+    recorded = read_newest(folders[machine], "best", "cold", ROOT / RIVALS / f"{machine}.jsonl")
+    command = f"python -m tools scoreboard{options}"
     suites, targets = load_suites(ROOT / "benchmarks"), read_targets(ROOT / "benchmarks" / "targets.toml")
     made = page(recorded, suites.values(), targets, "best", "cold", command)
     assert (ROOT / path).read_text(encoding="utf-8") == made, f"run `{command}`"

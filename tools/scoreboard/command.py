@@ -23,6 +23,10 @@ from tools.scoreboard.page import TargetError, machines_of, page, read_newest, r
 PAGE = Path("docs/evidence/kernels/h200.md")
 
 
+#: Folder of the records beside rivals, one file for each machine.
+RIVALS = Path("docs/evidence/kernels/rivals")
+
+
 class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
     """``scoreboard``: makes a page of the recorded results beside their targets."""
 
@@ -61,7 +65,7 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
             targets = read_targets(args.targets or benchmarks / "targets.toml")
         except TargetError as error:
             raise SuiteError(str(error)) from error
-        recorded = read_newest(folder, args.variant, args.l2)
+        recorded = read_newest(folder, args.variant, args.l2, RIVALS / f"{folder.name}.jsonl")
         command = "python -m tools scoreboard"
         if args.machine:
             command += f" --machine {args.machine} --output {args.output}"

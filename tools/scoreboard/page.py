@@ -15,6 +15,7 @@ from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import Suite
 from tools.scoreboard.costs import costs_table
+from tools.scoreboard.rivals import micro, number, over, rivals_table
 
 
 class TargetError(ValueError):
@@ -47,10 +48,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Targets:
-    """One suite's targets, and the source of their headlines, such as an issue, a PR or a measurement."""
+    """One suite's targets, the source of their headlines, such as an issue, a PR or a measurement, and its rivals.
+
+    Attributes:
+        rivals: what a user would install instead: a text for each variant, with host versions in braces.
+    """
 
     source: str = ""
     targets: tuple[Target, ...] = ()
+    rivals: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, label: str, against: str = "") -> Target:
         """Return the first target that applies to a case; a target without numbers if there is none."""
@@ -76,12 +82,14 @@ class Recorded:
         newest: provenance of the newest commit.
         cases: the measurement of each (suite, case label).
         costs: of each (suite, case label), the newest measurement in which the shown variant has a cost.
+        rivals: of each (suite, case label), the measurement beside the rivals.
     """
 
     machine: str
     newest: Provenance
     cases: dict[tuple[str, str], Measured] = field(default_factory=dict)
     costs: dict[tuple[str, str], Measured] = field(default_factory=dict)
+    rivals: dict[tuple[str, str], Measured] = field(default_factory=dict)
 
 
 def read_targets(path: Path) -> dict[str, Targets]:
@@ -98,20 +106,23 @@ def read_targets(path: Path) -> dict[str, Targets]:
     for suite, entry in content.items():
         try:
             targets[suite] = Targets(
-                entry.get("source", ""), tuple(Target(**target) for target in entry.get("targets", ()))
+                entry.get("source", ""),
+                tuple(Target(**target) for target in entry.get("targets", ())),
+                dict(entry.get("rivals", {})),
             )
         except (TypeError, AttributeError) as error:
             raise TargetError(f"{path}, [{suite}]: the targets cannot be read: {error}") from error
     return targets
 
 
-def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
+def read_newest(machine: Path, variant: str, l2: str, rivals: Path | None = None) -> Recorded:
     """Read the newest record of every case, by the commits' dates: older commits may have been measured later.
 
     Args:
         machine: asv's folder of results of a machine.
         variant: the variant whose records count; only cases that have it are included.
         l2: cache state.
+        rivals: file of records that were measured beside rivals.
 
     Raises:
         RecordError: there is no record, or a file cannot be read.
@@ -126,16 +137,26 @@ def read_newest(machine: Path, variant: str, l2: str) -> Recorded:
     dated.sort(key=lambda pair: (pair[0], pair[1].commit))
     recorded = Recorded(machine.name, dated[-1][1])
     for _, provenance, records in dated:
-        cases: dict[tuple[str, str], dict[str, Record]] = {}
-        for record in records:
-            if record.l2 == l2:
-                cases.setdefault((record.suite, record.case), {})[record.variant] = record
-        for key, measured in cases.items():
-            if variant in measured and measured[variant].state == "ok":
-                recorded.cases[key] = Measured(provenance, measured)
-                if measured[variant].costs:
-                    recorded.costs[key] = recorded.cases[key]
+        for key, measured in _cases(provenance, records, variant, l2):
+            recorded.cases[key] = measured
+            if measured.records[variant].costs:
+                recorded.costs[key] = measured
+    if rivals is not None and rivals.is_file():
+        recorded.rivals = dict(_cases(*read_records(rivals), variant, l2))
     return recorded
+
+
+def _cases(
+    provenance: Provenance, records: Iterable[Record], variant: str, l2: str
+) -> Iterator[tuple[tuple[str, str], Measured]]:
+    """Yield the measurement of each (suite, case label) that has the variant."""
+    cases: dict[tuple[str, str], dict[str, Record]] = {}
+    for record in records:
+        if record.l2 == l2:
+            cases.setdefault((record.suite, record.case), {})[record.variant] = record
+    for key, measured in cases.items():
+        if variant in measured and measured[variant].state == "ok":
+            yield key, Measured(provenance, measured)
 
 
 def _date(result: Path) -> int:
@@ -208,9 +229,9 @@ def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -
     for label, entry in measured:
         record, base = entry.records[variant], entry.records.get(suite.baseline)
         target = targets.of(label)
-        cells = [_case(label, entry, recorded), _micro(base), _micro(record), _ratio(record.speedup)]
+        cells = [_case(label, entry, recorded), micro(base), micro(record), _ratio(record.speedup)]
         cells += [
-            _number(record.floor_s),
+            number(record.floor_s),
             _share(record),
             target.headline,
             _target_text(target),
@@ -223,6 +244,10 @@ def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -
     ]
     yield from costs_table(
         [(_case(label, entry, recorded), entry.records) for label, entry in with_costs], suite.baseline, variant
+    )
+    beside = [(case.label, recorded.rivals.get((suite.name, case.label))) for case in suite.cases]
+    yield from rivals_table(
+        [(label, one.provenance, one.records) for label, one in beside if one], suite.baseline, variant, targets.rivals
     )
     yield from _geomeans(measured, targets, variant)
     for against in dict.fromkeys(target.against for target in targets.targets if target.against):
@@ -242,11 +267,11 @@ def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Ta
         rival, target = entry.records.get(against), targets.of(label, against)
         if rival is None or rival.state != "ok" or target.at_least is None:
             continue
-        ratio = _over(entry.records[variant].speedup, rival.speedup)
+        ratio = over(entry.records[variant].speedup, rival.speedup)
         cells = [
             label,
-            _micro(rival),
-            _micro(entry.records[variant]),
+            micro(rival),
+            micro(entry.records[variant]),
             _ratio(ratio),
             _target_text(target),
             _met(target, ratio),
@@ -266,29 +291,9 @@ def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, varian
             yield ""
 
 
-def _over(numerator: Estimate | None, denominator: Estimate | None) -> Estimate | None:
-    """Return the ratio of two ratios to the same baseline, with its interval; ``None`` if either is ``None``."""
-    if numerator is None or denominator is None:
-        return None
-    value = numerator.value / denominator.value
-    half = math.hypot(*(math.log(ratio.high / ratio.low) / 2 for ratio in (numerator, denominator)))
-    return Estimate(value, value * math.exp(-half), value * math.exp(half))
-
-
 def _case(label: str, measured: Measured, recorded: Recorded) -> str:
     older = measured.provenance.commit != recorded.newest.commit
     return f"{label} ({measured.provenance.commit[:8]})" if older else label
-
-
-def _micro(record: Record | None) -> str:
-    return _number(record.latency.value) if record is not None and record.latency is not None else "n/a"
-
-
-def _number(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    micros = seconds * 1e6
-    return f"{micros:.2f}" if micros < 100 else f"{micros:.0f}"
 
 
 def _share(record: Record) -> str:
