@@ -24,7 +24,6 @@ from dashboard.pages.series_rows import (
     or_none,
     percents,
     series_columns,
-    times_columns,
 )
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
@@ -118,8 +117,9 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
     )
     def rows(stored: dict[str, str], search: str | None, _version: str | None) -> tuple[list[dict[str, Any]], str]:
-        shown, more = first_rows(matching(compared(stored), COLUMNS, search or ""))
-        return cells(shown, COLUMNS), more
+        comparison = compared(stored)
+        shown, more = first_rows(matching(comparison, comparison.differences.verdict, search or ""))
+        return cells(columns(shown)), more
 
     open_rows(app, "commit-grid")
 
@@ -243,30 +243,25 @@ def _before(comparison: CommitComparison) -> list[float | None]:
     return or_none(np.where(differences.earlier < 0, np.nan, numbers))
 
 
-def _intervals(comparison: CommitComparison) -> list[str]:
-    ends = zip(*(end.tolist() for end in comparison.differences.interval), strict=True)
-    return ["" if math.isnan(low) else span(low, high).removesuffix(" %") for low, high in ends]
+def columns(comparison: CommitComparison) -> Columns:
+    """Return the values of the grid's rows."""
+    differences = comparison.differences
+    low, high = differences.interval
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    verdicts = [LOUDEST[code] for code in differences.verdict.tolist()]
+    return {
+        **series_columns(differences, differences.verdict),
+        "quantity": _quantities(comparison),
+        "before": _before(comparison),
+        "now": or_none(_numbers(comparison.rows, comparison)),
+        "change": percents(differences.of_number(differences.worse)),
+        "change_low": percents(low),
+        "change_high": percents(high),
+        "interval": ["" if math.isnan(start) else span(start, end).removesuffix(" %") for start, end in ends],
+        "verdict": [word(verdict, unit) for verdict, unit in zip(verdicts, comparison.rows.units, strict=True)],
+        "sign": [SIGNS[verdict] for verdict in verdicts],
+    }
 
-
-def _words(comparison: CommitComparison) -> list[str]:
-    verdicts = comparison.differences.verdict.tolist()
-    return [word(LOUDEST[code], unit) for code, unit in zip(verdicts, comparison.rows.units, strict=True)]
-
-
-#: The values of the grid's rows, by which the server also searches, filters and sorts.
-COLUMNS: Columns[CommitComparison] = {
-    **series_columns(lambda comparison: comparison.differences.verdict),
-    "quantity": _quantities,
-    "before": _before,
-    "now": lambda comparison: or_none(_numbers(comparison.rows, comparison)),
-    "change": lambda comparison: percents(comparison.differences.of_number(comparison.differences.worse)),
-    "change_low": lambda comparison: percents(comparison.differences.interval[0]),
-    "change_high": lambda comparison: percents(comparison.differences.interval[1]),
-    "interval": _intervals,
-    "verdict": _words,
-    "sign": lambda comparison: [SIGNS[LOUDEST[code]] for code in comparison.differences.verdict.tolist()],
-    **times_columns(lambda comparison: comparison.differences),
-}
 
 _COLUMNS = [
     text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),

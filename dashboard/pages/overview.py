@@ -14,7 +14,7 @@ from dashboard.address import OverviewAddress
 from dashboard.pages.controls import choice, menu, search_field
 from dashboard.pages.overview_answer import MOST_NEWS, answer, counted, news, since_when
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_machine import about, newest_first, opening_machine, scatter_line
+from dashboard.pages.overview_machine import newest_first, opening_machine, scatter_line
 from dashboard.pages.overview_quantities import (
     Choice,
     chosen,
@@ -84,8 +84,6 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _unreadable(results),
             html.Div(controls, className="controls"),
             html.Div(waiting(), id="overview-cards"),
-            # Before the table, whose cells Tab walks through one by one.
-            about(results, machine),
             grid("overview-grid", shown_columns, _most(results), "No series match."),
             html.P(id="overview-more", className="dim"),
             dcc.Download(id="overview-file"),

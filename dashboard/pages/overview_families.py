@@ -28,12 +28,6 @@ TREND = 24
 #: Log of the change at which a cell has its full colour: 23 %.
 _FULL = 0.3 * math.log(2)
 
-#: The order in which a verdict represents several variants of a shape; "baseline moved" represents them last.
-_LOUDEST: tuple[Verdict, ...] = (
-    *("failed", "slower", "changed", "faster", "unsure", "same", "baseline moved", "new", "not measured"),
-)
-_LOUDNESS = np.array([_LOUDEST.index(verdict) for verdict in LOUDEST])
-
 _HEAD = {
     "Family": "",
     "Changed": "confirmed changes since the compared commit, and the largest of them",
@@ -90,7 +84,7 @@ class _Family:
         key = loudest.rows.key_at(0)
         self.name = key.suite
         alarming = members.news | members.are("slower")
-        self.loudness = int(_LOUDNESS[members.verdict][alarming].min(initial=len(LOUDEST)))
+        self.loudness = int(members.verdict[alarming].min(initial=len(LOUDEST)))
         self.cells: dict[str, Any] = {
             "Family": html.Td(
                 dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")
@@ -123,7 +117,7 @@ def _loudest(statuses: Statuses) -> Statuses:
     # A shape has one cell for all of its cache states.
     shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
     loud = np.full(shapes.shape[1], len(LOUDEST))
-    np.minimum.at(loud, shape, _LOUDNESS[statuses.verdict])
+    np.minimum.at(loud, shape, statuses.verdict)
     size = np.zeros(shapes.shape[1])
     np.maximum.at(size, shape, np.where(statuses.beyond_noise & ~np.isnan(statuses.worse), np.abs(statuses.worse), 0.0))
     # Shapes by suite, the loudest first. The first shape of a suite gives the suite's loudness.
@@ -146,7 +140,7 @@ def _of_each_shape(members: Statuses) -> tuple[Statuses, Statuses]:
     size = np.where(np.isnan(members.worse), 0.0, np.abs(members.worse))
     time = np.where(np.isnan(rows.column("latency")), rows.column("value"), rows.column("latency"))
     orders = (
-        np.lexsort((-size, ~members.beyond_noise, _LOUDNESS[members.verdict], shape)),
+        np.lexsort((-size, ~members.beyond_noise, members.verdict, shape)),
         np.lexsort((np.where(np.isnan(time), np.inf, time), rows.is_baseline, shape)),
     )
     loudest, best = (members.select(order[np.unique(shape[order], return_index=True)[1]]) for order in orders)

@@ -1,4 +1,4 @@
-"""The overview's machines: which opens first, the menu, what the results are, and the scatter of a machine's series."""
+"""The overview's machines: which opens first, the menu, and the scatter of a machine's series."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from dash import html
 
-from dashboard.pages.parts import commit_line, commit_link, count
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.history.snapshot import Results
@@ -15,9 +14,6 @@ from lockstep.history.snapshot_cache import remembered
 
 #: Number of newest commits whose numbers are counted, to find the machine with the most: few, so that it is fast.
 RECENT = 8
-
-#: Maximum number of links to commits off the line.
-MOST_APART = 3
 
 
 @remembered
@@ -43,27 +39,6 @@ def _is_measured(results: Results, machine: str) -> bool:
 def newest_first(results: Results) -> list[str]:
     """Return the names of the machines, the one that measured last first."""
     return sorted(results.machines, key=lambda name: -_measured_at(results, name))
-
-
-def about(results: Results, machine: str) -> Any:
-    """Return the folded lines on what the results are: their number, their newest commit, and commits off the line."""
-    numbers = [
-        count(len(results.machines), "machine"),
-        count(len(results.commits()), "commit"),
-        count(sum(len(results.keys(name).keys) for name in results.machines), "series"),
-    ]
-    lines = [[" · ".join(numbers), " · newest ", *commit_line(results.commits()[-1])]]
-    if results.line_note:
-        lines.append([results.line_note])
-    newest = results.apart(machine)[: -MOST_APART - 1 : -1]
-    if newest:
-        parts: list[Any] = ["Apart from the line: "]
-        for commit in newest:
-            parts += [", " if len(parts) > 1 else "", commit_link(commit, machine), f" {commit.subject[:60]}".rstrip()]
-        if (more := len(results.apart(machine)) - len(newest)) > 0:
-            parts.append(f" and {more} more on Compare")
-        lines.append(parts)
-    return html.Details([html.Summary("About these results"), *(html.P(line) for line in lines)], className="about dim")
 
 
 def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from dash import Dash, Input, Output, State, ctx
 
 from dashboard.pages.overview_quantities import Choice, chosen, of_choice
-from dashboard.pages.overview_table import COLUMNS, cells_of, file_rows, in_order
+from dashboard.pages.overview_table import cells_of, file_rows, in_order
 from dashboard.pages.series_rows import MOST_ROWS, first_rows, matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_status import Statuses
@@ -46,7 +46,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        shown, more = first_rows(matching(_ordered(results, choice), COLUMNS, search or ""))
+        shown, more = first_rows(_found(results, choice, search))
         return cells_of(results, machine, shown), more
 
     @app.callback(
@@ -71,7 +71,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        found = matching(_ordered(results, choice), COLUMNS, search or "")
+        found = _found(results, choice, search)
         if len(found) > MOST_ROWS:
             # The browser has not all of them.
             rows = cells_of(results, machine, found)
@@ -85,6 +85,12 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 def _ordered(results: Results, choice: Choice) -> Statuses:
     """Return the statuses of the chosen series in the order of the table."""
     return in_order(of_choice(results, choice))
+
+
+def _found(results: Results, choice: Choice, search: str | None) -> Statuses:
+    """Return the statuses of the chosen series that match the search, in the order of the table."""
+    ordered = _ordered(results, choice)
+    return matching(ordered, ordered.verdict, search or "")
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
-from dashboard.pages.series_rows import Columns, cells, or_none, percents, series_columns, times_columns
+from dashboard.pages.series_rows import Columns, cells, or_none, percents, series_columns
 from lockstep.alerts.text import amount
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
@@ -92,7 +92,7 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
     long = results.count(machine) > MANY_SERIES
     keys = statuses.rows.keys
     past = _past_of(results, results.keys(machine).series_of(keys)) if long else _past(results, machine)
-    rows = zip(cells(statuses, COLUMNS), keys, strict=True)
+    rows = zip(cells(_columns(statuses)), keys, strict=True)
     return [row | {"machine": machine, "trend": past.get(key, ())} for row, key in rows]
 
 
@@ -154,51 +154,37 @@ def columns(rows: RowTable) -> list[Column]:
     ]
 
 
-def _interval(quantity: str, end: int) -> Callable[[Statuses], list[float | None]]:
-    return lambda statuses: or_none(statuses.rows.interval(quantity)[end])
-
-
-def _change_end(end: int) -> Callable[[Statuses], list[float | None]]:
-    """Return an end of the interval of the change. The detector's changes have none."""
-
-    def ends(statuses: Statuses) -> list[float | None]:
-        logs = statuses.differences.interval[end].copy()
-        logs[list(statuses.changes)] = math.nan
-        return percents(logs)
-
-    return ends
-
-
-def _differences(statuses: Statuses) -> list[str]:
-    """Return the texts of changes that have no ratio; "" for others. They show both numbers."""
-    worse = statuses.worse
-    return [
-        amount(statuses.changes[place][-1]) if place in statuses.changes and np.isnan(worse[place]) else ""
-        for place in range(len(statuses))
+def _columns(statuses: Statuses) -> Columns:
+    """Return the values of the grid's rows: numbers in the units of the columns, and changes in percent."""
+    rows, differences = statuses.rows, statuses.differences
+    intervals = {name: [or_none(numbers) for numbers in rows.interval(name)] for name in _SHOWN}
+    ends = [end.copy() for end in differences.interval]
+    for end in ends:
+        # The detector's changes have no interval.
+        end[list(statuses.changes)] = math.nan
+    # A change without a ratio shows both numbers.
+    unknown = np.isnan(statuses.worse).tolist()
+    texts = [
+        amount(statuses.changes[place][-1]) if absent and place in statuses.changes else ""
+        for place, absent in enumerate(unknown)
     ]
-
-
-def _signs(statuses: Statuses) -> list[str]:
-    known = zip(statuses.verdict, np.isnan(statuses.worse), _differences(statuses), strict=True)
-    return [SIGNS[LOUDEST[code]] if text or not unknown else "" for code, unknown, text in known]
-
-
-#: The values of the grid's rows, by which the server also searches, filters and sorts. They are numbers in the units of
-#: the columns, and changes in percent.
-COLUMNS: Columns[Statuses] = {
-    **series_columns(lambda statuses: statuses.verdict),
-    "commit": lambda statuses: statuses.rows.short_commits,
-    **{name: _interval(name, 0) for name in _SHOWN},
-    **{f"{name}_low": _interval(name, 1) for name in ("latency", "speedup")},
-    **{f"{name}_high": _interval(name, 2) for name in ("latency", "speedup")},
-    "unit": lambda statuses: statuses.rows.units,
-    "change": lambda statuses: percents(statuses.moved),
-    "change_low": _change_end(0),
-    "change_high": _change_end(1),
-    "verdict": lambda statuses: [LOUDEST[code] for code in statuses.verdict.tolist()],
-    "difference": _differences,
-    "sign": _signs,
-    "mde": lambda statuses: or_none(100 * statuses.rows.columns["mde"]),
-    "stale": lambda statuses: statuses.stale.tolist(),
-    **times_columns(lambda statuses: statuses.differences),
-}
+    verdicts = [LOUDEST[code] for code in statuses.verdict.tolist()]
+    return {
+        **series_columns(differences, statuses.verdict),
+        "commit": rows.short_commits,
+        **{name: numbers[0] for name, numbers in intervals.items()},
+        **{f"{name}_low": intervals[name][1] for name in ("latency", "speedup")},
+        **{f"{name}_high": intervals[name][2] for name in ("latency", "speedup")},
+        "unit": rows.units,
+        "change": percents(statuses.moved),
+        "change_low": percents(ends[0]),
+        "change_high": percents(ends[1]),
+        "verdict": verdicts,
+        "difference": texts,
+        "sign": [
+            SIGNS[verdict] if text or not absent else ""
+            for verdict, text, absent in zip(verdicts, texts, unknown, strict=True)
+        ],
+        "mde": or_none(100 * rows.columns["mde"]),
+        "stale": statuses.stale.tolist(),
+    }

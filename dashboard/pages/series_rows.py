@@ -1,9 +1,9 @@
-"""The rows of a table of series: their values by column, and the rows that match a search."""
+"""The rows of a table of series: their values by column, and the series that match a search."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -14,12 +14,12 @@ from lockstep.compare.difference import Differences
 from lockstep.compare.number_format import whole
 from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.verdict import LOUDEST
+from lockstep.compare.verdict import LOUDEST, word
 from lockstep.history.model import STATES, Floats
 
 
 class Table(Protocol):
-    """Protocol of the data behind a table of series, such as ``Statuses`` or ``CommitComparison``."""
+    """Protocol of the data behind a table of series: ``Statuses`` or ``CommitComparison``."""
 
     @property
     def rows(self) -> RowTable:
@@ -36,66 +36,42 @@ T = TypeVar("T", bound=Table)
 #: Maximum number of rows that a browser gets of a table, and sorts and filters.
 MOST_ROWS = 1000
 
-#: By field of the grid's rows, a function that returns the values of all rows; ``None`` for rows without a value.
-Columns = Mapping[str, Callable[[T], Sequence[Any]]]
-
-#: Fields of text that a search looks at.
-_SEARCHED = {"family", "variant", "case", "l2", "state", "unit", "commit", "quantity", "interval", "verdict"}
+#: Values of all rows, by field of the grid's rows; ``None`` for rows without a value.
+Columns = Mapping[str, Sequence[Any]]
 
 
-def series_columns(verdicts: Callable[[T], NDArray[np.uint8]]) -> Columns[T]:
-    """Return the columns of every table of series: the key, its page, and the state.
+def series_columns(differences: Differences, verdicts: NDArray[np.uint8]) -> Columns:
+    """Return the columns of every table of series: the key, its page, the state, and why the series changed.
 
-    ``verdicts`` returns the codes of a table's verdicts.
+    The last are the changes of both times of a ratio, and the reason with the note. ``verdicts`` are codes.
     """
-
-    def of_key(name: str) -> Callable[[T], Sequence[Any]]:
-        return lambda table: [getattr(key, name) for key in table.rows.keys]
-
-    named = {"family": "suite", "variant": "variant", "case": "case", "l2": "l2"}
+    rows, times = differences.rows, differences.times
+    changed = [times.get(place) for place in range(len(rows))]
+    notes = rows.columns["note"].tolist()
+    reasons = (
+        (rows.reason(place), "" if one is None else one.text, note)
+        for place, (one, note) in enumerate(zip(changed, notes, strict=True))
+    )
     return {
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
-        "id": lambda table: [
-            "\n".join((*key[1:], LOUDEST[code])) for key, code in zip(table.rows.keys, verdicts(table), strict=True)
-        ],
-        "href": lambda table: [SeriesAddress(*key).link() for key in table.rows.keys],
-        **{column: of_key(name) for column, name in named.items()},
-        "state": lambda table: _states(table.rows),
+        "id": ["\n".join((*key[1:], LOUDEST[code])) for key, code in zip(rows.keys, verdicts, strict=True)],
+        "href": [SeriesAddress(*key).link() for key in rows.keys],
+        "family": [key.suite for key in rows.keys],
+        "variant": [key.variant for key in rows.keys],
+        "case": [key.case for key in rows.keys],
+        "l2": [key.l2 for key in rows.keys],
+        "state": _states(rows),
+        "own_change": [None if one is None else 100 * math.expm1(one.own) for one in changed],
+        "baseline_change": [None if one is None else 100 * math.expm1(one.baseline) for one in changed],
+        "why": [". ".join(filter(None, parts)) for parts in reasons],
     }
 
 
-def times_columns(differences: Callable[[T], Differences]) -> Columns[T]:
-    """Return the columns that say why a series changed: the changes of both times of a ratio, reason and note.
-
-    ``differences`` returns the differences of a table.
-    """
-
-    def times(name: str) -> Callable[[T], Sequence[Any]]:
-        def of(table: T) -> Sequence[Any]:
-            known = differences(table).times
-            changed = (known.get(place) for place in range(len(table)))
-            return [None if one is None else 100 * math.expm1(getattr(one, name)) for one in changed]
-
-        return of
-
-    def why(table: T) -> list[str]:
-        known, notes = differences(table).times, table.rows.columns["note"].tolist()
-        return [
-            ". ".join(
-                part for part in (table.rows.reason(place), known[place].text if place in known else "", note) if part
-            )
-            for place, note in enumerate(notes)
-        ]
-
-    return {"own_change": times("own"), "baseline_change": times("baseline"), "why": why}
-
-
-def cells(table: T, columns: Columns[T]) -> list[dict[str, Any]]:
+def cells(columns: Columns) -> list[dict[str, Any]]:
     """Return the rows of the grid: for each series, the values of the columns by field, without missing values."""
-    values = [of(table) for of in columns.values()]
     return [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-        for row in zip(*values, strict=True)
+        for row in zip(*columns.values(), strict=True)
     ]
 
 
@@ -114,13 +90,21 @@ def percents(logs: Floats) -> list[float | None]:
     return or_none(100 * np.expm1(logs))
 
 
-def matching(table: T, columns: Columns[T], search: str) -> T:
-    """Return the series that match a search: a column of text contains each word of it, in any letter case."""
+def matching(table: T, verdicts: NDArray[np.uint8], search: str) -> T:
+    """Return the series that match a search, in any letter case.
+
+    Each word must occur in the key, the state, the unit, the commit or the verdict. ``verdicts`` are codes.
+    """
     words = search.lower().split()
     if not words:
         return table
-    texts = zip(*(of(table) for name, of in columns.items() if name in _SEARCHED), strict=True)
-    found = [place for place, parts in enumerate(texts) if all(word in "\n".join(parts).lower() for word in words)]
+    rows, codes = table.rows, verdicts.tolist()
+    parts = zip(rows.keys, _states(rows), rows.units, rows.short_commits, codes, strict=True)
+    texts = (
+        "\n".join((*key, state, unit, commit, LOUDEST[code], word(LOUDEST[code], unit))).lower()
+        for key, state, unit, commit, code in parts
+    )
+    found = [place for place, text in enumerate(texts) if all(part in text for part in words)]
     return table.select(np.array(found, dtype=np.intp))
 
 

@@ -148,7 +148,7 @@ class Snapshot:
         loud = [LOUDEST.index(verdict) for verdict in ("failed", *CHANGED, "new")]
         shown = found.select(np.flatnonzero(np.isin(found.differences.verdict, loud))[:MOST_ROWS])
         rows = []
-        for place, row in enumerate(cells(shown, commit.COLUMNS)):
+        for place, row in enumerate(cells(commit.columns(shown))):
             size = minus(f"{row['change']:+.1f} %") if "change" in row else ""
             words, verdict = f"{row['sign']} {row['verdict']} {size}", LOUDEST[shown.differences.verdict[place]]
             texts = (row["family"], row["variant"], f"{row['case']} {row['l2']}", words, shown.rows.reason(place))

@@ -9,8 +9,6 @@ from dashboard.address import CommitAddress
 from dashboard.pages import commit as commit_page
 from dashboard.pages import compare as compare_page
 from dashboard.pages import machines as machines_page
-from dashboard.pages import overview as overview_page
-from dashboard.pages.overview import OverviewAddress
 from dashboard.server.app import create_app
 from lockstep.compare.at_commit import compare_commit
 from lockstep.suite.thresholds import Thresholds
@@ -68,14 +66,10 @@ def words(component):
     return "".join(part for part in parts(component) if isinstance(part, str))
 
 
-def test_the_overview_the_machines_and_the_api_name_them(place):
+def test_the_machines_and_the_api_name_them(place):
     store, findings, line, experiment = place
-    results = store.current()
     sentence = "1 of 4 measured commits is off the line of main: pages show them apart, and they open no alert."
-    overview = words(overview_page.layout(results, OverviewAddress()))
-    assert f"Apart from the line: {experiment[:8]} an experiment" in overview
-    assert sentence in overview
-    assert sentence in words(machines_page.body(results, "light", 0))
+    assert sentence in words(machines_page.body(store.current(), "light", 0))
     client = create_app(store, findings=findings).server.test_client()
     listed = client.get("/api/v1/commits/box").json
     assert [(entry["hash"], entry["apart"]) for entry in listed] == [
