@@ -15,7 +15,7 @@ from triton.runtime.jit import JITFunction
 
 from kernels import call_plans, grouped, kda, linear
 from kernels.call_plans import decorator, launcher, recorder
-from kernels.common import workspace
+from kernels.common import cublaslt, workspace
 
 
 def plans_of(function):
@@ -313,6 +313,24 @@ def check_a_library_call_may_write_into_parts_of_a_buffer():
             assert torch.equal(right, left @ weight)
         assert (left.data_ptr(), right.data_ptr()) == (out.data_ptr(), out.data_ptr() + 64)
     assert len(planned(halves)) == 2
+
+
+def check_a_product_outside_torch_is_a_step_of_the_plan():
+    def stand_in(algorithm, a, b, out, c, alpha, beta):
+        # As cuBLASLt, numpy writes unseen by torch's dispatcher.
+        out.numpy()[...] = float(algorithm) * alpha * (a.numpy() @ b.numpy())
+
+    @call_plans.planned
+    def doubled(x, weight):
+        out = x.new_empty(len(x), len(weight))
+        cublaslt.multiply("2", x, weight.t(), out)
+        return out
+
+    cublaslt.multiply_directly = cublaslt.RUN = stand_in
+    for _ in range(3):
+        x, weight = torch.randn(4, 8), torch.randn(4, 8)
+        torch.testing.assert_close(doubled(x, weight), 2 * (x @ weight.t()))
+    assert len(planned(doubled)) == 1
 
 
 def check_projections_of_many_tokens_are_planned():
