@@ -14,7 +14,7 @@ from lockstep.alerts.cause.suspects import CommitNote
 
 #: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one
 #: of the last five topics do not report changes of a number. They are called freshness alerts, see
-#: ``lockstep.alerts.analysis.stopped_series``. "renamed" is in older databases; such an alert is now "vanished".
+#: ``lockstep.alerts.analysis.stopped_series``. "renamed" and "version" are in older databases alone.
 Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
 #: Topics of changes that may be bad news, so that they open an alert that someone has to close.

@@ -107,7 +107,7 @@ def headline(alert: Alert) -> str:
         return alert.text
     if not alert.members:
         several = "" if alert.family else "several benchmarks on "
-        return f"{several}{location(alert)} {_TOPICS[alert.topic]}: {alert.text}"
+        return f"{several}{location(alert)} {_TOPICS[alert.topic]} since {alert.after[:8]}: {alert.text}"
     worst = alert.members[0]
     counts = Counter(member.sense for member in alert.members)
     words = sense_words(worst.series.timed)

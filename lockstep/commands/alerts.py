@@ -138,10 +138,9 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
         if results is not None:
-            for sentence in (*results.refused, *(() if args.machine else ended_machines(results).sentences())):
+            advice = "" if args.machine else ended_machines(results).advice
+            for sentence in filter(None, (*results.refused, advice, results.line_note)):
                 print(sentence)
-            if results.line_note:
-                print(results.line_note)
     if any(alert.open and alert.alert.topic in URGENT for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():

@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 from alerting import COMMITS, alerts, series, step, told
-from test_stopped_series import STEADY, report, reported
+from test_stopped_series import STEADY, found_in, report
 
 from lockstep.alerts.alert_ranking import explain, rank_of
 from lockstep.alerts.analysis.grouping import group
-from lockstep.alerts.analysis.stopped_series import freshness, silence
+from lockstep.alerts.analysis.stopped_series import silence
 from lockstep.alerts.cause.found_change import Cause
 
 DAY = 86_400_000
@@ -44,8 +44,8 @@ def test_what_is_undone_at_the_newest_points_is_not_lost():
 
 def test_times_and_failures_come_before_other_numbers_and_those_before_silence():
     spills = alert(name=series(l2="", quantity="spills"), old=0.0, new=512.0, size=math.inf, left=math.inf)
-    [fails, *_] = freshness(reported([STEADY, report(range(60), ["number"] * 59 + ["failed"])]))
-    [gone] = freshness(reported([STEADY, report(range(60)), report(range(57), case="M=1")]))
+    [fails, *_] = found_in(STEADY, report(range(60), "failed", 59))
+    [gone] = found_in(STEADY, report(range(60)), report(range(57), case="M=1"))
     quiet = silence("h200", COMMITS[3], NOW - 30 * DAY, NOW)
     found = order(quiet=quiet, gone=gone, spills=spills, time=alert(0.01), fails=replace(fails, since=NOW))
     assert found == ["fails", "time", "spills", "gone", "quiet"]

@@ -81,7 +81,7 @@ def test_a_cost_that_is_no_longer_measured_has_vanished(tmp_path):
     _, found = analysed(tmp_path, lambda number: Here(costs={"host": 1.0} if number < PLANTED else {}))
     [alert] = found.alerts
     assert alert.topic == "vanished"
-    assert "linear.torch M=1,K=64 cold host" in alert.text
+    assert "linear.torch M=1,K=64 host" in alert.text
 
 
 def test_the_hosts_time_and_the_compilers_are_told_apart_from_the_gpus(tmp_path):

@@ -75,7 +75,7 @@ def analyse_results(
     # A branch that is not measured any more is not a machine that stopped.
     finished = {name for name, machine in results.machines.items() if machine.branch}
     ended = ended_machines(results)
-    quiet = ended.machines | ended.outlived | finished
+    quiet = ended.machines | finished
     changes: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
@@ -100,7 +100,7 @@ def analyse_results(
     alerts = _noted(group(reported, order), ranges)
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     return AnalysisResult(
-        alerts=(*alerts, *stale),
+        alerts=(*alerts, *_once(stale)),
         commits=commits,
         dead=dead_machines(newest) - finished,
         renamed=Renamed(results.machines_were, were),
@@ -110,6 +110,15 @@ def analyse_results(
         ended=ended,
         refused=results.refused,
     )
+
+
+def _once(stale: Sequence[Alert]) -> Iterator[Alert]:
+    """Yield the freshness alerts, of those that say the same of several machines the oldest alone."""
+    same: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for alert in sorted(stale, key=lambda alert: (alert.since, alert.machine)):
+        same[alert.topic, alert.text].append(alert)
+    for first, *others in same.values():
+        yield replace(first, also_on=tuple(sorted({other.machine for other in others} - {first.machine})))
 
 
 def _noted(alerts: Sequence[Alert], ranges: Ranges) -> list[Alert]:

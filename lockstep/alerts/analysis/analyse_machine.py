@@ -7,7 +7,7 @@ each series from its stored state.
 from __future__ import annotations
 
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -19,9 +19,8 @@ from lockstep.alerts.analysis.followed_series import (
     followed,
     newest_baselines,
 )
-from lockstep.alerts.analysis.reports import machine_reports
 from lockstep.alerts.analysis.step_facts import StepBuilder
-from lockstep.alerts.analysis.stopped_series import freshness
+from lockstep.alerts.analysis.stopped_series import freshness, machine_reports
 from lockstep.alerts.analysis.stored_analysis import (
     DetectedSeries,
     Known,
@@ -82,11 +81,13 @@ def _analysed(
     changes = tuple(
         explained(builder.step(one_series, change)) for one_series, series_changes in found for change in series_changes
     )
-    reports = machine_reports(results, machine, trends)
-    counts = Counter(
-        (report.series.family, report.series.suite) for report in reports.series if report.last_number is not None
-    )
-    return MachineAnalysis(machine, changes, tuple(freshness(reports)), counts), detected
+    reports = list(machine_reports(trends))
+    counts = Counter((report.series.family, report.series.suite) for report in reports)
+    measured: dict[str, set[int]] = defaultdict(set)
+    for trend in trends:
+        measured[trend.benchmark.family].update(trend.commit.tolist())
+    commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
+    return MachineAnalysis(machine, changes, tuple(freshness(machine, commits, reports, measured)), counts), detected
 
 
 def _exact(followed_series: Followed) -> Sequence[Change]:

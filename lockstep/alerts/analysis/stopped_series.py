@@ -1,4 +1,4 @@
-"""Find series that stopped, silent machines, and benchmarks that vanished or changed their version.
+"""Find series that fail or are no longer measured, and silent machines.
 
 These events raise alerts too, because nobody sees a regression of a series that is not measured. Many runs measure
 only one family, and the other families have not stopped for that reason. So a commit counts for the families that were
@@ -12,20 +12,20 @@ import datetime
 import itertools
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from lockstep.alerts.analysis.reports import MachineReports, Reports
-from lockstep.alerts.analysis.vanished_names import Subject, in_few_words
+import numpy as np
+
+from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.cause.found_change import Cause
-from lockstep.alerts.model import Alert, Topic
+from lockstep.alerts.model import Alert
+from lockstep.history.model import STATES, Trend
+from lockstep.record.quantity import PAIRED
 from lockstep.record.series_name import SeriesName
 
-#: The third person singular of each verb phrase in the texts.
-THIRD_PERSON = {"fail": "fails", "report nothing": "reports nothing"}
-
-#: Number of measured commits without a number after which a series counts as stopped. A series that fails is reported
-#: at its first failure.
+#: Number of measured commits without a number after which a series counts as gone. A series that fails is reported at
+#: its first failure.
 PATIENCE = 3
 
 #: Number of commits of any kind after which a family counts as gone, even if they measured few families.
@@ -39,11 +39,160 @@ _DAY_MS = 86_400_000
 #: Number of names that a text lists.
 _MOST_NAMES = 5
 
+#: A change that is older than both limits is recorded without a report, because it is history when it is found.
+OLD_COMMITS = 30
+OLD_DAYS = 30
 
-def freshness(reports: MachineReports) -> list[Alert]:
-    """Return the freshness alerts of one machine, without that of a silent machine."""
-    checks = _FreshnessChecks(reports)
-    return [*checks.stopped(), *checks.vanished(), *checks.versions()]
+_FAILED, _ABSENT = STATES.index("failed"), STATES.index("na")
+
+#: The parts of the name of a case, joined without a space: modules, class, benchmark or variant, case.
+_Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reports:
+    """When a series reported, as positions among the machine's commits.
+
+    Attributes:
+        first, last: the oldest and the newest commit with an entry.
+        last_number: the newest commit with a number.
+        failing: whether the newest entry is a failure.
+    """
+
+    series: SeriesName
+    first: int
+    last: int
+    last_number: int
+    failing: bool
+
+    @property
+    def parts(self) -> _Parts:
+        """The parts of the name of the case. Its cache states and quantities share it, but each cost has its own."""
+        first, *others = f"{self.series.suite}.{self.series.variant}".rstrip(".").split(".")
+        case = f" {self.series.case} {self.series.cost}".rstrip()
+        return (first, *(f".{other}" for other in others), *([case] if case else []))
+
+
+def machine_reports(trends: Iterable[Trend]) -> Iterator[Reports]:
+    """Yield the reports of each series that ever had a number. A ratio and its time count as one series."""
+    for trend in trends:
+        name = name_of(trend.series, trend.benchmark)
+        numbers = np.flatnonzero((trend.state != _FAILED) & (trend.state != _ABSENT))
+        if numbers.size and not (trend.benchmark.measured and name.quantity in PAIRED.values()):
+            first, last, last_number = (int(trend.commit[at]) for at in (0, -1, numbers[-1]))
+            yield Reports(name, first, last, last_number, bool(trend.state[-1] == _FAILED))
+
+
+def freshness(
+    machine: str,
+    commits: Sequence[tuple[str, int]],
+    reports: Sequence[Reports],
+    measured: Mapping[str, Collection[int]],
+) -> Iterator[Alert]:
+    """Yield an alert for each commit of a machine at which series failed or ended.
+
+    Args:
+        commits: hash and date (ms since 1970) of the machine's commits, oldest first.
+        measured: positions of the commits at which a series of the family was measured, by family.
+    """
+    counting = _counting(measured, len(commits))
+    # What else is measured of a case reports that the case is missing, so its exact quantities need not.
+    timed = {one.parts for one in reports if not one.series.exact}
+    reports = [one for one in reports if not one.series.exact or one.parts not in timed]
+    newest: dict[_Parts, int] = {}
+    for one in reports:
+        newest[one.parts] = max(newest.get(one.parts, -1), one.last_number)
+    failing: dict[int, list[Reports]] = defaultdict(list)
+    gone: dict[int, list[Reports]] = defaultdict(list)
+    for one in reports:
+        later = counting[one.series.family]
+        fails = one.failing and _after(later, one.last) < PATIENCE
+        last = one.last_number if fails else newest[one.parts]
+        first = next(iter(later[bisect_right(later, last) :]), last)
+        if fails:
+            failing[first].append(one)
+        elif _after(later, last) >= PATIENCE:
+            gone[first].append(one)
+    for first in sorted(failing.keys() | gone.keys()):
+        yield _alert(machine, commits, first, failing[first], gone[first], reports)
+
+
+def _alert(
+    machine: str,
+    commits: Sequence[tuple[str, int]],
+    first: int,
+    failing: Sequence[Reports],
+    gone: Sequence[Reports],
+    reports: Sequence[Reports],
+) -> Alert:
+    """Return the alert about what failed or ended at the commit ``first``."""
+    last = max(one.last_number for one in (*failing, *gone))
+    texts = []
+    if failing:
+        labels = sorted({one.series.label for one in failing})
+        texts.append(f"{len(labels)} series {'fails' if len(labels) == 1 else 'fail'}: {_listed(labels)}")
+    if gone:
+        ended, begun = {one.parts for one in gone}, {one.parts for one in reports if last < one.first <= first}
+        every, older = {one.parts for one in reports}, {one.parts for one in reports if one.first <= last}
+        texts.append(f"there is no {_listed(_names(ended, every - ended))}")
+        # What was renamed has as many cases as before.
+        if len(begun - older) == len(ended):
+            began = _listed(_names(begun - older, older))
+            texts.append(f"{began} began there: [[same]] in thresholds.toml joins what was renamed")
+    text = "; ".join(texts)
+    families = sorted({one.series.family for one in (*failing, *gone)})
+    return Alert(
+        "stopped" if failing else "vanished",
+        machine,
+        _shared(families),
+        before=commits[last][0],
+        commits=(commits[first][0],),
+        cause=Cause("unexplained", text),
+        since=commits[first][1],
+        old=is_old(first, commits),
+        text=text,
+        failing=bool(failing),
+    )
+
+
+def _counting(measured: Mapping[str, Collection[int]], commits: int) -> dict[str, list[int]]:
+    """Return the positions of the commits that count for each family, in ascending order."""
+    families = Counter(position for positions in measured.values() for position in positions)
+    counting = {}
+    for family, positions in measured.items():
+        own = sorted(positions)
+        later = range(own[-1] + 1, commits)
+        usual = max(families[position] for position in own[-PATIENCE:])
+        full = [position for position in later if 2 * families[position] >= usual]
+        few = len(full) < PATIENCE and len(later) >= _PARTIAL_PATIENCE
+        counting[family] = [*own, *(later if few else full)]
+    return counting
+
+
+def _after(positions: Sequence[int], position: int) -> int:
+    """Return how many of the ascending ``positions`` lie after ``position``."""
+    return len(positions) - bisect_right(positions, position)
+
+
+def _names(chosen: Iterable[_Parts], others: Iterable[_Parts]) -> list[str]:
+    """Name cases in few words, sorted: a class or module to which no other case belongs by its own name."""
+    taken = {parts[:number] for parts in others for number in range(1, len(parts) + 1)}
+    names = set()
+    for parts in chosen:
+        number = next((n for n in range(1, len(parts)) if parts[:n] not in taken), len(parts))
+        names.add(parts[:number])
+    return sorted(map("".join, names))
+
+
+def _shared(families: Sequence[str]) -> str:
+    """Return the family, or the class or module that several families share; "" if they share none."""
+    parts = [family.split(".") for family in families]
+    return ".".join(same[0] for same in itertools.takewhile(lambda at: len(set(at)) == 1, zip(*parts, strict=False)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    omitted = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + omitted
 
 
 def silence(machine: str, newest: str, measured_at: int, now: int) -> Alert | None:
@@ -57,7 +206,8 @@ def silence(machine: str, newest: str, measured_at: int, now: int) -> Alert | No
     if not newest or not measured_at or (now - measured_at) // _DAY_MS < SILENT_DAYS:
         return None
     # The text does not state the number of days, which would change every day.
-    text = f"{machine} has reported nothing since {day_of(measured_at)}"
+    day = datetime.datetime.fromtimestamp(measured_at / 1000, datetime.UTC).date().isoformat()
+    text = f"{machine} has reported nothing since {day}"
     return Alert("silent", machine, "", newest, (), Cause("unexplained", text), text=text)
 
 
@@ -73,215 +223,7 @@ def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
     return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
 
 
-class _FreshnessChecks:
-    """Searches the reports of one machine for freshness alerts."""
-
-    def __init__(self, reports: MachineReports) -> None:
-        self.reports = reports
-        self.by_benchmark: dict[tuple[str, str], list[Reports]] = defaultdict(list)
-        for report in reports.series:
-            self.by_benchmark[report.benchmark].append(report)
-        families = Counter(position for positions in reports.measured.values() for position in positions)
-        #: By family, the commits that count for it.
-        self.counting = {
-            family: [*positions, *_after_the_end(positions, families, len(reports.commits))]
-            for family, positions in reports.measured.items()
-        }
-        ended = {
-            name: max(report.commits[-1] for report in members)
-            for name, members in self.by_benchmark.items()
-            if any(report.last_number is not None for report in members)
-        }
-        self.gone = {
-            name: last
-            for name, last in ended.items()
-            if self._later(self.by_benchmark[name][0].series.family, last) >= PATIENCE
-        }
-        self.missing = self._missing()
-
-    def _missing(self) -> dict[SeriesName, Reports]:
-        """Return the series without entries, of benchmarks that go on.
-
-        Series of a family are left out if others of it fail since the same commit, which then did both.
-        """
-        going_on = [
-            report for name, members in self.by_benchmark.items() if name not in self.gone for report in members
-        ]
-        broken = {(report.series.family, report.last_number) for report in going_on if report.states[-1] == "failed"}
-        return {
-            report.series: report
-            for report in going_on
-            if report.states[-1] == "number"
-            and self._later(report.series.family, report.commits[-1]) >= PATIENCE
-            and (report.series.family, report.commits[-1]) not in broken
-        }
-
-    def stopped(self) -> Iterable[Alert]:
-        """Yield an alert for each family and commit at which series stopped while their benchmark continued."""
-        groups: dict[tuple[str, int], dict[str, list[Reports]]] = defaultdict(lambda: defaultdict(list))
-        for name, members in self.by_benchmark.items():
-            for report in members if name not in self.gone else ():
-                last = report.last_number
-                if last is None or report.series in self.missing:
-                    continue
-                if report.states[-1] == "failed":
-                    groups[report.series.family, last]["fail"].append(report)
-                elif self._later(report.series.family, last) >= PATIENCE:
-                    groups[report.series.family, last]["report nothing"].append(report)
-        for (family, last), reports_by_symptom in sorted(groups.items()):
-            first = self._next(family, last)
-            reasons = [
-                f"{len(stopped_reports)} series {symptom if len(stopped_reports) > 1 else THIRD_PERSON[symptom]}: "
-                f"{_names(report.series.label for report in stopped_reports)}"
-                for symptom, stopped_reports in reports_by_symptom.items()
-            ]
-            text = f"since {self._hash(first)[:8]} {'; '.join(reasons)}"
-            yield replace(self._alert("stopped", family, last, first, text), failing="fail" in reports_by_symptom)
-
-    def vanished(self) -> Iterable[Alert]:
-        """Yield one alert for everything that is missing since the same commit: benchmarks, and series of others."""
-        ended_subjects = [(last, _benchmark(name, self.by_benchmark[name])) for name, last in self.gone.items()]
-        last_of = {report.series: report.commits[-1] for report in self.missing.values()}
-        for name, members in self.by_benchmark.items():
-            # What else is measured of a case reports that the case is missing.
-            told = {r.series.case for r in members if not r.series.exact or r.series not in self.missing}
-            missing = [r for r in members if r.series in self.missing]
-            for subject in _subjects(name, [r for r in missing if not (r.series.exact and r.series.case in told)]):
-                ended_subjects.append((max(last_of[series] for series in subject.series), subject))
-        groups: dict[int, list[tuple[int, Subject]]] = defaultdict(list)
-        for last, subject in ended_subjects:
-            groups[self._next(subject.series[0].family, last)].append((last, subject))
-        for first, ended in sorted(groups.items()):
-            yield self._missing_since(first, max(last for last, _ in ended), [subject for _, subject in ended])
-
-    def _missing_since(self, first: int, last: int, subjects: Sequence[Subject]) -> Alert:
-        subjects = sorted(subjects, key=lambda subject: subject.label)
-        begun = [
-            subject
-            for name, members in self.by_benchmark.items()
-            for subject in _begun(name, members, range(last + 1, first + 1))
-        ]
-        sizes = {subject.size for subject in subjects}
-        begun = sorted((subject for subject in begun if subject.size in sizes), key=lambda subject: subject.label)
-        alive, older = (
-            [_label(name) for name, members in self.by_benchmark.items() if any(map(counts, members))]
-            for counts in (lambda report: report.commits[-1] >= first, lambda report: report.commits[0] <= last)
-        )
-        text = f"since {self._hash(first)[:8]} there is no {_names(in_few_words(subjects, alive))}"
-        if begun:
-            new = _names(in_few_words(begun, older))
-            text += f"; {new} began there: [[same]] in thresholds.toml joins what was renamed"
-        families = sorted({name.family for subject in subjects for name in subject.series})
-        return self._alert("vanished", _shared_room(families), last, first, text)
-
-    def versions(self) -> Iterable[Alert]:
-        """Yield alerts for the newest change of each benchmark's version, at which a new series starts."""
-        groups: dict[tuple[str, int, int], set[str]] = defaultdict(set)
-        for report in self.reports.series:
-            pairs = list(zip(report.commits, report.versions, strict=True))
-            for (before, old), (after, new) in list(itertools.pairwise(pairs))[::-1]:
-                if old and new and old != new:
-                    groups[report.series.family, before, after].add(f"{report.series.suite} {old[:8]} → {new[:8]}")
-                    break
-        for (family, before, after), changed in sorted(groups.items()):
-            text = f"the benchmark version changed ({_names(sorted(changed))}): new series start here"
-            alert = self._alert("version", family, before, after, text)
-            yield replace(alert, cause=Cause("protocol", text))
-
-    def _later(self, family: str, position: int) -> int:
-        """Return how many commits after ``position`` count for the family."""
-        counting = self.counting[family]
-        return len(counting) - bisect_right(counting, position)
-
-    def _next(self, family: str, position: int) -> int:
-        counting = self.counting[family]
-        place = bisect_right(counting, position)
-        return counting[place] if place < len(counting) else position
-
-    def _hash(self, position: int) -> str:
-        return self.reports.commits[position][0]
-
-    def _alert(self, topic: Topic, family: str, last: int, first: int, text: str) -> Alert:
-        commit, date = self.reports.commits[first]
-        return Alert(
-            topic,
-            self.reports.machine,
-            family,
-            before=self._hash(last),
-            commits=(commit,),
-            cause=Cause("unexplained", text),
-            since=date,
-            old=is_old(first, self.reports.commits),
-            text=text,
-        )
-
-
-def _after_the_end(positions: Sequence[int], families: Mapping[int, int], commits: int) -> Sequence[int]:
-    """Return the commits that count for a family although they did not measure it: those after its last commit.
-
-    Args:
-        positions: the commits that measured the family.
-        families: the number of families that each commit measured.
-        commits: the number of commits.
-    """
-    later = range(positions[-1] + 1, commits)
-    usual = max(families[position] for position in positions[-PATIENCE:])
-    full = [position for position in later if 2 * families[position] >= usual]
-    return later if len(full) < PATIENCE and len(later) >= _PARTIAL_PATIENCE else full
-
-
-def _label(benchmark: tuple[str, str]) -> str:
-    return ".".join(part for part in benchmark if part)
-
-
-def _benchmark(name: tuple[str, str], members: Sequence[Reports]) -> Subject:
-    return Subject(_label(name), "", tuple(report.series for report in members))
-
-
-def _subjects(name: tuple[str, str], reports: Iterable[Reports]) -> Iterator[Subject]:
-    """Yield a subject for each series, and one for all exact quantities of a case."""
-    of_case: dict[str, list[SeriesName]] = defaultdict(list)
-    for report in reports:
-        if report.series.exact:
-            of_case[report.series.case].append(report.series)
-        else:
-            yield Subject(report.series.label, _label(name), (report.series,))
-    for series in of_case.values():
-        yield Subject(replace(series[0], quantity="latency").label, _label(name), tuple(series))
-
-
-def _begun(name: tuple[str, str], members: Sequence[Reports], at: range) -> Iterable[Subject]:
-    """Yield the benchmark if it began within a range of commits, else those of its cases that did."""
-    begun = [report for report in members if report.commits[0] in at]
-    if len(begun) == len(members):
-        yield _benchmark(name, members)
-    else:
-        yield from _subjects(name, begun)
-
-
-def _shared_room(families: Sequence[str]) -> str:
-    """Return the family, or the class or module that several families share; "" if they share none."""
-    parts = [family.split(".") for family in families]
-    return ".".join(same[0] for same in itertools.takewhile(lambda at: len(set(at)) == 1, zip(*parts, strict=False)))
-
-
-#: A change that is older than both limits is recorded without a report, because it is history when it is found.
-OLD_COMMITS = 30
-OLD_DAYS = 30
-
-
 def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
     """Return whether a commit is too far behind the machine's newest commit for its changes to be reported."""
     behind = len(commits) - 1 - position
     return behind > OLD_COMMITS and commits[-1][1] - commits[position][1] > OLD_DAYS * _DAY_MS
-
-
-def _names(names: Iterable[str]) -> str:
-    listed = list(dict.fromkeys(names))
-    omitted = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
-    return ", ".join(listed[:_MOST_NAMES]) + omitted
-
-
-def day_of(milliseconds: int) -> str:
-    """Return the day of a time in ms since 1970: ``2026-11-21``."""
-    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).date().isoformat()

@@ -50,7 +50,6 @@ def rename(connection: Connection, renamed: Renamed) -> bool:
     """Rename the stored alerts. Their states, notes and logs stay. Return whether one was renamed."""
     if not (renamed.machines or renamed.series):
         return False
-    fingerprints = set(connection.scalars(select(ALERT.c.fingerprint)))
     keys = set(connection.scalars(select(MEMBER.c.key_hash)))
     done = False
     for row in connection.execute(select(ALERT)).all():
@@ -59,10 +58,6 @@ def rename(connection: Connection, renamed: Renamed) -> bool:
         if new == old:
             continue
         values: dict[str, Any] = {"machine": new.machine, "family": new.family, "content": to_json(new)}
-        # A freshness alert is found by its fingerprint, the alert of a change by its series.
-        if not new.members and new.fingerprint not in fingerprints:
-            values["fingerprint"] = new.fingerprint
-            fingerprints.add(new.fingerprint)
         connection.execute(update(ALERT).where(ALERT.c.id == row.id).values(**values, **columns_of(new)))
         for was, member in zip(old.members, new.members, strict=True):
             # If joined machines reported the same change, it belongs to the alert that was renamed first.

@@ -91,7 +91,8 @@ class Sync:
         self._next = (connection.scalar(select(func.max(ALERT.c.id))) or 0) + 1
         #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
         self.moved: dict[str, int] = {}
-        self._number_of_fingerprint: dict[str, int] = {}
+        #: The freshness alerts, see ``_freshness_place``.
+        self._number_of_freshness: dict[tuple[str, str, str], int] = {}
         self._number_at_commit: dict[tuple[str, str, str, str], int] = {}
         self._revised: list[dict[str, Any]] = []
         self._places: dict[str, dict[str, int]] = {}
@@ -102,8 +103,11 @@ class Sync:
         ):
             self.known[row.id] = row
             first = next(iter(row.content["members"]), None)
-            place = _place(row.machine, row.family, row.topic, first["series"]["quantity"] if first else "")
-            self._know(row.id, row.fingerprint, place, row.content["commits"])
+            if first is None:
+                self._number_of_freshness.setdefault(_freshness_place(tracked(row).alert), row.id)
+            else:
+                place = _place(row.machine, row.family, row.topic, first["series"]["quantity"])
+                self._know(row.id, place, row.content["commits"])
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
@@ -160,8 +164,7 @@ class Sync:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
                     self.owner[key] = number
 
-    def _know(self, number: int, fingerprint: str, place: tuple[str, str, str], commits: Sequence[str]) -> None:
-        self._number_of_fingerprint[fingerprint] = number
+    def _know(self, number: int, place: tuple[str, str, str], commits: Sequence[str]) -> None:
         for commit in commits:
             # Alerts come in the order of their numbers, so the oldest alert keeps the commit.
             self._number_at_commit.setdefault((*place, commit), number)
@@ -169,11 +172,7 @@ class Sync:
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
         if not alert.members:
-            fingerprints = [alert.fingerprint]
-            if alert.topic == "vanished":  # earlier versions called some of them perhaps renamed
-                fingerprints.append(replace(alert, topic="renamed").fingerprint)
-            numbers = (self._number_of_fingerprint.get(fingerprint) for fingerprint in fingerprints)
-            return [(next((number for number in numbers if number is not None), None), alert)]
+            return [(self._number_of_freshness.get(_freshness_place(alert)), alert)]
         hashes = [key_hash(member.key) for member in alert.members]
         owned = [self.moved.get(hashed, self.owner.get(hashed)) for hashed in hashes]
         known = [number for number in owned if number is not None]
@@ -219,7 +218,8 @@ class Sync:
         self.changed = True
         self._new.append(values)
         self._lines.append(log_line(number, who, "opened", state, note))
-        self._know(number, alert.fingerprint, _place_of(alert), alert.commits)
+        if alert.members:
+            self._know(number, _place_of(alert), alert.commits)
         self._claim(number, alert)
         if state in OPEN:
             self.outcome.opened.append(number)
@@ -297,7 +297,8 @@ class Sync:
             self._resolve(row, "withdrawn", "; ".join(reasons))
         else:
             listed = row.topic == "silent" and row.machine in self.current.dead
-            self._resolve(row, "fixed", "`changes` lists it with others" if listed else "it is measured again")
+            measured = "it is measured again, or another alert says it"
+            self._resolve(row, "fixed", "`changes` lists it with others" if listed else measured)
 
     def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
         act = Act("resolve", who, note, ending=ending)
@@ -334,8 +335,13 @@ class Sync:
         return commits[-1] if commits else ""
 
 
+def _freshness_place(alert: Alert) -> tuple[str, str, str]:
+    """Return the key of a freshness alert: later results may add to what stopped at its commit, or name it anew."""
+    return alert.machine, alert.after, alert.before if alert.topic == "silent" else ""
+
+
 def _place_of(alert: Alert) -> tuple[str, str, str]:
-    return _place(alert.machine, alert.family, alert.topic, alert.members[0].series.quantity if alert.members else "")
+    return _place(alert.machine, alert.family, alert.topic, alert.members[0].series.quantity)
 
 
 def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
