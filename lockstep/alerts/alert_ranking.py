@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.alerts.cause.commit_ranges import BY_DATE
-from lockstep.alerts.model import URGENT, Alert, FoundChange
+from lockstep.alerts.model import Alert, FoundChange
 
 #: Milliseconds after which a loss counts half as much.
 _HALF_LIFE_MS = 30 * 86_400_000
@@ -21,8 +21,7 @@ _HALF_LIFE_MS = 30 * 86_400_000
 #: What a loss counts if the machine or the way of measuring is the probable cause.
 _NOT_THE_CODE = 1 / 4
 
-#: What counts much less: a series that moves between levels without a known commit, and a fall of a number whose better
-#: direction nobody has stated, as asv takes a rise for a regression.
+#: What a loss counts if the series moves between levels without a known commit.
 _SECOND = 1 / 16
 
 #: Least number of families that move between levels at one commit if the machine does.
@@ -64,22 +63,18 @@ def loss_of(alert: Alert) -> Loss | None:
 
 
 def loss_of_change(change: FoundChange) -> Loss | None:
-    """Return what a change of a series loses; ``None`` if it is an improvement, or is undone."""
-    if change.sense == "better":
+    """Return what a change of a series loses; ``None`` if it is not worse, or is undone."""
+    if change.sense != "worse":
         return None
     # A later change of the series is a loss of its own, and the last points may be better than their level.
-    sign = math.copysign(1.0, change.size)
-    known = [
-        sign * size for size in (change.size, change.left, change.recent) if size is not None and not math.isnan(size)
-    ]
+    known = [size for size in (change.size, change.left, change.recent) if size is not None and not math.isnan(size)]
     least = min(known) - (0.0 if change.counted else (change.high - change.low) / 2)
     if least <= 0:
         return None
     relative = least / change.scale
     share = -math.expm1(-relative) if change.measure == "ratio" else min(relative, 1.0)
     sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
-    fall = change.sense == "changed" and change.size < 0
-    return Loss(change, share, sure * (_SECOND if fall or _moves_between_levels(change) else 1.0))
+    return Loss(change, share, sure * (_SECOND if _moves_between_levels(change) else 1.0))
 
 
 def _moves_between_levels(change: FoundChange) -> bool:
@@ -93,7 +88,7 @@ def rank_of(alert: Alert) -> float:
     """
     loss = loss_of(alert)
     age = alert.since / _HALF_LIFE_MS
-    if loss is None or (alert.topic not in URGENT and not alert.failing):
+    if loss is None or (alert.topic != "slower" and not alert.failing):
         return age - 2 * _GROUP
     first = loss.change is None or is_time(loss.change) or loss.change.series.checked
     group = (0.0 if first else 1.0) + (0.5 if alert.doubt else 0.0)
@@ -103,19 +98,14 @@ def rank_of(alert: Alert) -> float:
 def explain(alert: Alert) -> str:
     """Return the line that says why an alert stands where it does; "" if nothing measurable is lost."""
     loss = loss_of(alert)
-    if loss is None or alert.topic not in (*URGENT, "stopped"):
+    if loss is None or alert.topic not in ("slower", "stopped"):
         return ""
     if loss.change is None:
         return "a result is lost"
     change = loss.change
     percent = 100 * loss.share
     share = "under 0.1 %" if percent < 0.05 else f"at least {f'{percent:.0f}' if percent >= 10 else f'{percent:.2g}'} %"
-    if change.better == "neither" and change.measure == "difference":
-        words = "its better direction is not stated"
-    elif change.better == "neither":
-        words = f"{share} of the number {'was added' if change.size > 0 else 'is gone'}"
-        words += "; its better direction is not stated"
-    elif change.series.exact:
+    if change.series.exact:
         words = f"{change.series.quantity} rose beyond their budget"
     elif change.counted and not change.old:
         words = "it was zero before"
@@ -155,7 +145,7 @@ def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Al
     doubted = list(alerts)
     leading: dict[tuple[str, str], list[Alert]] = defaultdict(list)
     # A dense history has tens of thousands of alerts, of which few are open.
-    open_ones = [at for at, alert in enumerate(alerts) if alert.topic in URGENT and not (alert.old or alert.gone)]
+    open_ones = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
     for place in sorted(open_ones, key=lambda at: -rank_of(alerts[at])):
         alert = alerts[place]
         higher = leading[alert.family, alert.topic]
@@ -175,7 +165,7 @@ def _restless(alerts: Iterable[Alert]) -> set[tuple[str, str]]:
     """Return the machines and commits at which most families move between levels."""
     families: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     for alert in alerts:
-        if alert.topic in URGENT and alert.members:
+        if alert.topic == "slower":
             families[alert.machine, alert.after][alert.family] = _moves_between_levels(alert.members[0])
     return {at for at, moves in families.items() if sum(moves.values()) >= max(_SEVERAL, len(moves) / 2)}
 

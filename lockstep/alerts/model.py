@@ -17,9 +17,6 @@ from lockstep.alerts.cause.suspects import CommitNote
 #: ``lockstep.alerts.analysis.stopped_series``. "renamed" and "version" are in older databases alone.
 Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
-#: Topics of changes that may be bad news, so that they open an alert that someone has to close.
-URGENT: tuple[Topic, ...] = ("slower", "changed")
-
 
 @dataclass(frozen=True)
 class Waiver:
@@ -38,7 +35,7 @@ class Alert:
 
     Attributes:
         topic: "slower" if a series became worse; else "changed" if a series without a better direction changed; else
-            "faster". Or the topic of a freshness alert.
+            "faster". Or the topic of a freshness alert. Of changes, only "slower" opens an alert; others are recorded.
         machine: the machine's name.
         family: the family's name; "" if the alert concerns the whole machine.
         before: newest commit that is known to be good; "" if unknown.
@@ -52,8 +49,7 @@ class Alert:
         owner: the owner that ``thresholds.toml`` names; "" if nobody owns the series.
         gone: whether the series are back at their old level.
         old: whether the change is too old to be reported.
-        waiver: the waiver that covers every slowdown and every change without a direction; ``None`` if one has no
-            waiver.
+        waiver: the waiver that covers every slowdown; ``None`` if one has no waiver.
         text: the text of a freshness alert; "" for a change, which its numbers describe.
         notes: who made the commits of the range, when and why, those that change the kernel's files first. It lacks
             commits that git does not know, and those beyond a hundred.

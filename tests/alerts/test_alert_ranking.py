@@ -74,5 +74,3 @@ def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
 
 def test_the_rank_is_explained_in_words():
     assert explain(alert(0.05)) == "at least 4.4 % of its time is lost, > 99.9 % sure"
-    falls = alert(by=-0.3, better="neither", low=math.log(0.69), high=math.log(0.71))
-    assert explain(falls).startswith("at least 29 % of the number is gone; its better direction is not stated")

@@ -41,13 +41,12 @@ class ReportedChange:
     @property
     def gone(self) -> bool:
         """Whether the series recovered: at most a fifth of the change is left."""
-        left = abs(self.change.left) if self.change.sense == "changed" else self.change.left
-        return left <= max(self.small * self.change.scale, abs(self.change.size) / 5)
+        return self.change.left <= max(self.small * self.change.scale, abs(self.change.size) / 5)
 
     @property
     def urgent(self) -> bool:
-        """Whether the change may be bad news: it is worse, or nobody has stated which direction is better."""
-        return self.change.sense != "better"
+        """Whether the series became worse."""
+        return self.change.sense == "worse"
 
 
 def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[Alert]:

@@ -79,9 +79,11 @@ _REASONS: Mapping[Suppressed, str] = {
 
 
 def unreported_because(change: FoundChange, thresholds: Thresholds) -> str:
-    """Return why a change is in no alert; "" if it is in one. A fall of an exact quantity never is."""
+    """Return why a change is in no alert; "" if it is in one. Compile times and falls of exact quantities never are."""
     if change.suppressed:
         return _REASONS[change.suppressed]
+    if change.series.quantity == "compile":
+        return "compile times open no alert; `changes` lists them"
     if not change.series.exact or change.old is None or change.new is None:
         return ""
     quantity, budget = change.series.quantity, thresholds.budget_of(*_place(change.series))

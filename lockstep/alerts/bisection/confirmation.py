@@ -11,7 +11,7 @@ from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement
 from lockstep.alerts.database.automatic_transitions import DATA
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.model import URGENT, Alert
+from lockstep.alerts.model import Alert
 
 #: Milliseconds after which an alert is sent unconfirmed, because nobody has measured it again.
 PATIENCE_MS = 86_400_000
@@ -25,7 +25,7 @@ def can_be_confirmed(alert: Alert) -> bool:
 
     All other alerts are sent at once.
     """
-    if alert.topic not in URGENT or not alert.before or not alert.known:
+    if alert.topic != "slower" or not alert.before or not alert.known:
         return False
     worst = alert.members[0]
     return worst.series.ours and worst.old is None and not worst.series.checked and not worst.series.cost

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lockstep.alerts.database.states_and_actions import ACCEPTED, State
-from lockstep.alerts.model import URGENT, Alert, Topic
+from lockstep.alerts.model import Alert, Topic
 
 #: Actors in the log: the data, and the thresholds file.
 DATA = "lockstep"
@@ -17,7 +17,7 @@ FILE = "thresholds.toml"
 LATER_COMMITS = 3
 
 #: Topics that are recorded and need no action.
-RECORDED: tuple[Topic, ...] = ("faster", "version")
+RECORDED: tuple[Topic, ...] = ("faster", "changed")
 
 #: Endings that later data do not undo.
 FINAL_ENDINGS = (*ACCEPTED, "recorded")
@@ -25,17 +25,12 @@ FINAL_ENDINGS = (*ACCEPTED, "recorded")
 
 def merged(parts: Sequence[Alert]) -> Alert:
     """Merge alerts of one analysis into one alert, because their changes belong to the same stored alert."""
-    first, *rest = sorted(parts, key=lambda part: (_rank(part.topic), -len(part.members), part.commits))
+    first, *rest = sorted(parts, key=lambda part: (part.topic != "slower", -len(part.members), part.commits))
     if not rest:
         return first
     members = tuple(member for part in (first, *rest) for member in part.members)
     all_gone = all(part.gone for part in parts if part.topic == first.topic)
     return replace(first, members=members, gone=all_gone, old=all(part.old for part in parts))
-
-
-def _rank(topic: Topic) -> int:
-    """Return the rank of a topic in a merged alert, the most urgent topic first."""
-    return URGENT.index(topic) if topic in URGENT else len(URGENT)
 
 
 def needs_no_action(alert: Alert) -> bool:
@@ -46,7 +41,8 @@ def needs_no_action(alert: Alert) -> bool:
 def first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
     """Return the state, ending, actor and note with which a new alert is stored."""
     if alert.topic in RECORDED:
-        return "resolved", "recorded", DATA, "recorded; no action needed"
+        reason = "no action needed" if alert.topic == "faster" else "nobody has stated which direction is better"
+        return "resolved", "recorded", DATA, f"recorded; {reason}"
     if alert.old:
         return "resolved", "recorded", DATA, "recorded; the change is too old to be reported"
     if alert.gone:

@@ -13,7 +13,7 @@ from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.schema import ALERT
 from lockstep.alerts.database.states_and_actions import State
-from lockstep.alerts.model import URGENT, Alert
+from lockstep.alerts.model import Alert
 
 #: "urgent": open alerts first, then by what is lost (``lockstep.alerts.alert_ranking``). "newest": by date of the last
 #: possible culprit.
@@ -90,7 +90,7 @@ class OpenAlerts:
 def columns_of(alert: Alert) -> dict[str, Any]:
     """Return the columns of ``ALERT`` that lists use to filter and order."""
     size = alert.members[0].weight if alert.members else 0.0
-    if alert.topic in URGENT:
+    if alert.topic == "slower":
         size = abs(size)
     labels = [member.series.label for member in alert.members[:_SEARCHED]]
     texts = [alert.family, alert.machine, alert.topic, alert.cause.kind, alert.owner, alert.range, alert.text, *labels]

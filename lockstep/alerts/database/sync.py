@@ -31,7 +31,7 @@ from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.renames import Renamed, key_hash, rename
 from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
 from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
-from lockstep.alerts.model import URGENT, Alert, FoundChange
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.quantity import APART
 
 #: Note in the log of an alert that is archived because its machine is not measured any more.
@@ -244,8 +244,8 @@ class Sync:
         if row.state == "resolved":
             if not self._is_archived(alert):
                 self._live_again(row, alert)
-        elif alert.topic in RECORDED and row.topic in URGENT:
-            self._resolve(row, "recorded", "its series became better, not worse")
+        elif alert.topic in RECORDED:
+            self._resolve(row, "recorded", "its series did not become worse")
         elif alert.gone:
             self._resolve(row, "fixed", "its series are back at their old level")
         elif alert.waiver and alert.waiver.until is None:
@@ -270,10 +270,8 @@ class Sync:
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
         if needs_no_action(alert):
             return
-        if alert.topic in URGENT and row.topic not in URGENT:
-            self._reopen(
-                row, "something became slower as well" if alert.topic == "slower" else "something changed as well"
-            )
+        if alert.topic == "slower" and row.topic != "slower":
+            self._reopen(row, "something became slower as well")
         if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
         later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
@@ -282,7 +280,7 @@ class Sync:
             self._reopen(row, "its machine reports again")
         elif not by_hand:
             again = "is reported again" if row.ending == "withdrawn" else "is back"
-            self._reopen(row, f"the {'slowdown' if alert.topic == 'slower' else 'change'} {again}")
+            self._reopen(row, f"the slowdown {again}" if alert.topic == "slower" else f"it {again}")
         elif later >= LATER_COMMITS:
             self._reopen(row, f"still {alert.topic} {later} commits after it was called {row.ending}")
 
