@@ -1,11 +1,7 @@
-"""The chart of an alert: its worst series over the commits, each relative to its level before the change.
-
-The levels are the detector's, as in the table of changes, so that 0 % means the same in both.
-"""
+"""The chart of an alert: its worst series over the commits, each relative to its level before the change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 
 import numpy as np
@@ -14,7 +10,6 @@ from dashboard.charts.axes import commit_axis, differing_parts
 from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles
 from dashboard.charts.trend import Figure, stroke, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
-from lockstep.alerts.analysis.member_levels import MemberLevel
 from lockstep.alerts.analysis.step_facts import worse_numbers
 from lockstep.alerts.model import Alert
 from lockstep.compare.shown_quantities import SHOWN_AS
@@ -23,30 +18,19 @@ from lockstep.history.model import Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 
-#: Maximum series drawn; commits shown before and after the range; points of the median level before the change.
-_MOST, _BEFORE, _LEVEL = 6, 60, 5
+#: Maximum series drawn; commits shown before and after the range.
+_MOST, _BEFORE = 6, 60
+
+#: Number of points before the range whose median is drawn as zero.
+LEVEL = 5
 
 
-def zero(alert: Alert, levels: Mapping[SeriesName, MemberLevel]) -> str:
-    """Return words for the level that the chart shows as 0 %, for the chart's caption."""
-    shown_members = alert.members[:_MOST]
-    if all(member.series in levels for member in shown_members):
-        return "the level before the change"
-    return f"the median of the last {_LEVEL} points before the range"
-
-
-def member_chart(
-    results: Results, alert: Alert, scheme: Scheme, levels: Mapping[SeriesName, MemberLevel]
-) -> Figure | None:
+def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:
     """Return a chart of the alert's worst series; ``None`` if the results have no point of these series.
 
-    Each series is drawn as the change of its number from its level before the alert, in per cent. The speedup of a
-    Lockstep suite stands for a time. If the change of the worst series is a difference, so is the chart, and series
-    with ratios are left out.
-
-    Args:
-        levels: the level of each series before the change. If a drawn series lacks a level, all series are drawn
-            relative to the median of their last points before the alert's commit range.
+    Each series is drawn as the change of its number from the median of its last points before the alert's commit range,
+    in per cent. The speedup of a Lockstep suite stands for a time. If the change of the worst series is a difference,
+    so is the chart, and series with ratios are left out.
     """
     commits = results.commits(alert.machine)
     place = {commit.hash: at for at, commit in enumerate(commits)}
@@ -60,20 +44,18 @@ def member_chart(
     starts = [int(trend.commit[np.isfinite(trend.value)].min(initial=len(commits) - 1)) for _, trend in trends]
     begin = max(measured[0] - _BEFORE, min(starts, default=0))
     unit = " %" if measure == "ratio" else ""
-    known = all(name in levels for name in names)
     style_of = styles([name.label for name in names], set())
     short = differing_parts([name.label for name in names])
     data: list[Figure] = []
     for name, trend in trends:
         numbers = worse_numbers(trend, members[name].better, measure)
         timed = np.isfinite(numbers) & (trend.same_work_as == 0)
-        before = numbers[timed & (trend.commit < measured[0])][-_LEVEL:]
+        before = numbers[timed & (trend.commit < measured[0])][-LEVEL:]
         shown = (trend.commit >= begin) & np.isfinite(numbers)
-        if not (known or len(before)) or not shown.any():
+        if not len(before) or not shown.any():
             continue
         style = style_of[name.label]
-        moved = numbers[shown] - (levels[name].before if known else float(np.median(before)))
-        moved *= members[name].of_number(1.0)
+        moved = members[name].of_number(1.0) * (numbers[shown] - float(np.median(before)))
         drawn = 100 * np.expm1(moved) if measure == "ratio" else moved
         drawn_commits = [commits[at] for at in trend.commit[shown].tolist()]
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]

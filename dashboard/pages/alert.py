@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
@@ -13,7 +12,7 @@ from werkzeug.exceptions import BadRequest
 
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.security import RequestSecurity, WriteError
-from dashboard.charts.alert_chart import before_and_after, member_chart, zero
+from dashboard.charts.alert_chart import LEVEL, before_and_after, member_chart
 from dashboard.charts.axes import sourced
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
@@ -21,7 +20,6 @@ from dashboard.pages.alert_story import next_steps, register_source, since, time
 from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.member_levels import MemberLevel, member_levels, returned
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
 from lockstep.alerts.model import Alert, FoundChange
@@ -37,7 +35,7 @@ from lockstep.record.series_name import SeriesName
 #: Maximum number of listed series.
 MOST_SERIES = 100
 
-_HEAD = ("Series", "Change", "95 % interval", "Still", "Newest", "Sure", "Cause", "Quantity")
+_HEAD = ("Series", "Change", "95 % interval", "Still", "Last 3", "Sure", "Cause", "Quantity")
 
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
@@ -86,9 +84,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         can = possible(tracked.state) | (ENDINGS.keys() if "resolve" in possible(tracked.state) else set())
         silent = tracked.alert.topic == "silent"
         archived = service.alerts.archived_on(tracked.alert.machine, MOST_SERIES) if silent else []
-        levels = member_levels(results, tracked.alert, findings.of_machine(results, tracked.alert.machine), MOST_SERIES)
         return (
-            body(tracked, results, scheme, archived, levels),
+            body(tracked, results, scheme, archived),
             history(events),
             *(name not in can for name in ACTIONS),
         )
@@ -125,14 +122,12 @@ def body(
     results: Results,
     scheme: Scheme,
     archived: Sequence[Tracked] = (),
-    levels: Mapping[SeriesName, MemberLevel] = MappingProxyType({}),
     source: bool = True,
 ) -> list[Any]:
     """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
         archived: alerts of a machine without new results, which wait until the machine reports again.
-        levels: the level of each series before the change and now, see ``member_levels``.
         source: whether a server can answer with the source before and after.
     """
     alert, story = tracked.alert, tell(tracked.alert, tracked.id)
@@ -143,7 +138,6 @@ def body(
         ("Sure", story.sure),
         ("Measured", story.measured),
         ("Users", story.users),
-        ("Now", returned(alert, levels)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
@@ -151,10 +145,10 @@ def body(
     if source:
         copy = html.Button("Copy as Markdown", type="button", className="copy", title="The whole story of the alert")
         parts.append(html.Div(copy, className="counts"))
-    figure = member_chart(results, alert, scheme, levels)
+    figure = member_chart(results, alert, scheme)
     if figure:
         drawn = f"{alert.members[0].series.label} and the next worst" if len(figure["data"]) > 1 else "the worst series"
-        caption_texts = (_drawn(alert, zero(alert, levels)), f"{drawn}; the range is shaded")
+        caption_texts = (_drawn(alert), f"{drawn}; the range is shaded")
         caption = html.Figcaption([html.Span(text) for text in caption_texts])
         commits = results.commits(alert.machine)
         chart = graph(sourced(figure, alert.machine, commits), "The worst series over the commits")
@@ -166,10 +160,7 @@ def body(
             parts.append(html.Figure([caption, chart], className="card"))
     if alert.members:
         keys = keys_by_name(results, alert.machine)
-        rows = [
-            _series_row(member, alert, levels.get(member.series), _key_of(member.series, keys))
-            for member in alert.members[:MOST_SERIES]
-        ]
+        rows = [_series_row(member, alert, _key_of(member.series, keys)) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     parts += [*since(story, alert, results), *why(story, alert, source)]
     parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
@@ -206,9 +197,9 @@ def history(events: list[Event]) -> list[Any]:
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
 
 
-def _drawn(alert: Alert, level: str) -> str:
-    """Return what the chart of an alert shows, for its caption. ``level`` names the level that is drawn as zero."""
-    worst = alert.members[0]
+def _drawn(alert: Alert) -> str:
+    """Return what the chart of an alert shows, for its caption."""
+    worst, level = alert.members[0], f"the median of the last {LEVEL} points before the range"
     if worst.series.timed:
         return f"Time against {level}, % (up is slower)"
     return f"{worst.series.quantity} against {level}{', %' if worst.measure == 'ratio' else ''}"
@@ -219,7 +210,7 @@ def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey
     return keys.get(replace(name, quantity="latency") if name.checked else name)
 
 
-def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, key: SeriesKey | None) -> list[Any]:
+def _series_row(member: FoundChange, alert: Alert, key: SeriesKey | None) -> list[Any]:
     name = member.series
     # An alert may outlive its results. Then no page shows the series.
     label = (
@@ -235,7 +226,7 @@ def _series_row(member: FoundChange, alert: Alert, level: MemberLevel | None, ke
         change_cell(member.sense, amount(member)),
         html.Td(interval(member), className="number dim"),
         html.Td(left(member), className="number"),
-        html.Td(by(member, level.newest) if level else "–", className="number"),
+        html.Td("–" if member.recent is None else by(member, member.recent), className="number"),
         html.Td(confidence(member.confidence), className="number dim"),
         html.Td(cause or member.cause.kind, className="dim"),
         html.Td(name.quantity, className="dim"),

@@ -28,7 +28,6 @@ from dashboard.pages.series_rows import cells
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.member_levels import member_levels
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice as AlertChoice
 from lockstep.alerts.database.listing import OpenAlerts
@@ -131,9 +130,7 @@ class Snapshot:
 
     def alert(self, tracked: Tracked) -> Any:
         """Return the page of an alert."""
-        found = self.findings.of_machine(self.results, tracked.alert.machine)
-        levels = member_levels(self.results, tracked.alert, found, alert.MOST_SERIES)
-        return html.Main(alert.body(tracked, self.results, "light", (), levels, source=False))
+        return html.Main(alert.body(tracked, self.results, "light", source=False))
 
     def list_of_alerts(self) -> Any:
         """Return the page that lists the alerts."""

@@ -108,7 +108,7 @@ def test_commit_after_commit_finds_the_same_as_all_at_once(growing):
         before = upto
         found = growing.says_the_same() if upto in (18, LENGTH) else growing.looked(growing.kept)
     assert {one.series.machine for one in found.changes} >= {"slowdown", "fixed", "foreign"}
-    assert ("failing", "stopped") in {(one.machine, one.topic) for one in found.alerts}
+    assert ("failing", "vanished") in {(one.machine, one.topic) for one in found.alerts}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 8])

@@ -138,7 +138,7 @@ def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
 def test_the_chart_shows_time_against_the_level_before(here, slower):
     from dashboard.charts.alert_chart import member_chart
 
-    figure = member_chart(here.store.current(), slower.alert, "light", {})
+    figure = member_chart(here.store.current(), slower.alert, "light")
     for line in figure["data"]:
         assert line["y"][12] is None, "no line leads across the range"
         assert line["y"][13:] == pytest.approx([6.0] * 4, abs=0.6)
