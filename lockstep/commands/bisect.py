@@ -51,12 +51,6 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
         parser.add_argument("--quick", action="store_true", help="measure each commit briefly, for a large change")
         parser.add_argument(
-            "--widen",
-            action="store_true",
-            help="extend the range to commits measured before or after it, if its good end is bad on this machine, or "
-            "its bad end good",
-        )
-        parser.add_argument(
             "--ends",
             action="store_true",
             help="measure only both ends again: the alert is confirmed, or closed as not confirmed (docs/alerts.md)",
@@ -91,7 +85,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.bisection.search_range import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
 
@@ -113,7 +107,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
-        RangeWidener(Ranges(repository(args)), open_store(args).current(), details, worst, False).first()
+        search_range(Ranges(repository(args)), details, worst)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:
@@ -136,7 +130,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from lockstep.alerts.analysis.step_facts import levels
     from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
     from lockstep.alerts.bisection.confirmation import confirm
-    from lockstep.alerts.bisection.search_range import RangeWidener, UnknownRange
+    from lockstep.alerts.bisection.search_range import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.worker_client import WorkerDied
 
@@ -147,15 +141,14 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     repo = get_repo(conf)
     ranges = Ranges(Path(repo._path), tuple(conf.lockstep.get("packages", ())))
     results = open_store(args).current()
-    farther = RangeWidener(ranges, results, alert.alert, member, args.widen)
     try:
-        span = farther.first()
+        span = search_range(ranges, alert.alert, member)
         shards = fleet_of(args.shards) if args.shards else (None,)
         with ExitStack() as stack:
             measure, *others = (
                 stack.enter_context(closing(_Measure(conf, repo, member, args, shard))) for shard in shards
             )
-            good, bad = levels(results, member.series, alert.alert.before, alert.alert.after)
+            good, bad = levels(results, member.series, span.good, span.bad)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
             if args.ends:
                 commits = results.commits(member.series.machine)
@@ -163,7 +156,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
                 answer, sentence = confirm(store, alert.id, span, measure, expected, newest)
                 _report(args, f"alert {alert.id} is {answer or 'not confirmed'}: {sentence}", [], [])
                 return {"confirmed": OK, "unconfirmed": BROKEN}[answer] if answer else BAD_NEWS
-            bisection = bisect(span, measure, expected, farther, others)
+            bisection = bisect(span, measure, expected, others)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     except Inconclusive as error:

@@ -33,7 +33,7 @@ class Inconclusive(ValueError):
 
     Attributes:
         measured: the measurements taken so far.
-        end: the end that cannot be measured; ``None`` if both ends can be measured.
+        end: the end whose measurement differs from the recorded level; ``None`` if unknown.
     """
 
     def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
@@ -43,11 +43,7 @@ class Inconclusive(ValueError):
 
 
 class NotReproduced(Inconclusive):
-    """The search is pointless, because the two ends measured on this machine do not show the recorded change.
-
-    Attributes:
-        end: the end whose measurement differs from the recorded level; ``None`` if unknown.
-    """
+    """The search is pointless, because the two ends measured on this machine do not show the recorded change."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,6 @@ def bisect(
     span: SearchRange,
     measure: Callable[[str], Measurement],
     expected: Expected,
-    widen: Callable[[SearchRange, End], SearchRange | None] = lambda span, end: None,
     others: Sequence[Callable[[str], Measurement]] = (),
 ) -> Bisection:
     """Find the first bad commit of a range, after both ends have reproduced the recorded change.
@@ -134,8 +129,6 @@ def bisect(
         span: the commits to search.
         measure: function that measures a commit; called up to three times if the result is undecided.
         expected: the recorded change.
-        widen: function that returns a range whose given end lies farther out, or ``None`` if no such range exists.
-            ``bisect`` calls it if the measurement of that end differs from the recorded level.
         others: functions like ``measure`` of further GPUs, which measure at the same time.
 
     Raises:
@@ -143,15 +136,7 @@ def bisect(
         Inconclusive: an end cannot be measured, or the scatter hides the difference.
     """
     benches = [_Bench(one) for one in (measure, *others)]
-    while True:
-        try:
-            _at_once([partial(bench.check, span, expected) for bench in benches])
-            break
-        except Inconclusive as error:
-            wider = widen(span, error.end) if error.end else None
-            if wider is None:
-                raise
-            span = wider
+    _at_once([partial(bench.check, span, expected) for bench in benches])
     levels = [(bench.level(span.good), bench.level(span.bad)) for bench in benches]
 
     def are_bad(commits: Sequence[str]) -> list[bool | None]:
@@ -219,13 +204,11 @@ class _Bench:
             NotReproduced: the ends do not differ as recorded.
             Inconclusive: this is uncertain after ``_TRIES`` measurements of each end, or an end cannot be measured.
         """
-        ends: dict[End, str] = {"good": span.good, "bad": span.bad}
-        for tries in range(_TRIES):
-            for end, commit in ends.items():
-                # A wider range shares one end that was already measured.
-                if len(self.of(commit)) <= tries and (measurement := self.take(commit)).log is None:
+        for _ in range(_TRIES):
+            for commit in (span.good, span.bad):
+                if (measurement := self.take(commit)).log is None:
                     message = f"{commit[:8]} cannot be measured on this machine: {measurement.reason}"
-                    raise Inconclusive(message, self.measured, end)
+                    raise Inconclusive(message, self.measured)
             difference = (self.level(span.bad) - self.level(span.good)) * math.copysign(1, expected.size)
             error = self._error(span.good, span.bad)
             needed = _REACH * abs(expected.size)
@@ -305,8 +288,7 @@ _NOT_THE_COMMITS = (
     "the commits do not explain the change. The toolchain, the machine and the protocol are those of today"
 )
 _OUTSIDE_RANGE = (
-    "The change came outside the range, or with the toolchain, the machine or the protocol, which are those of today; "
-    "--widen extends the range"
+    "The change came outside the range, or with the toolchain, the machine or the protocol, which are those of today"
 )
 
 
