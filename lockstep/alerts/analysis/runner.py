@@ -70,7 +70,7 @@ class AnalysisRunner:
     @property
     def status(self) -> AnalysisStatus:
         """Status of the last analyses, even if another process ran them."""
-        return self._unwritten or read_status(self._path, self._turn)
+        return self._unwritten or read_status(self._path)
 
     def request_analysis(self, results: Results, missing: bool = False) -> None:
         """Start an analysis of these results if one is due; return at once.
@@ -97,8 +97,6 @@ class AnalysisRunner:
                 status = self.status
                 if not _due(status, digest, missing):
                     return
-                status = status.begin()
-                write_status(self._path, status)
                 reason = self._run()
                 write_status(self._path, status.fail(reason) if reason else status.succeed(digest))
                 self._unwritten = None
