@@ -72,15 +72,7 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
         for action in (ack, mute, resolve, baseline, same, reopen):
             action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
             action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
-        notify = actions.add_parser(
-            "notify", help="Send new alerts and the daily digest to the addresses in $LOCKSTEP_NOTIFY…"
-        )
-        notify.add_argument(
-            "--again",
-            type=alert_number,
-            metavar="MESSAGE",
-            help="send a message again whose delivery is not confirmed, or was given up",
-        )
+        actions.add_parser("notify", help="Send new alerts and the daily digest to the addresses in $LOCKSTEP_NOTIFY…")
         for action in actions.choices.values():
             add_sources(action)
             add_state(action)
@@ -229,9 +221,6 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
 
     to = receivers(os.environ)
     outbox = Outbox(store)
-    if args.again is not None and not outbox.resend(args.again, now_ms()):
-        log.error(f"message {args.again} is neither unconfirmed nor given up, so it is not sent again")
-        return BAD_NEWS
     store.sync(run_analysis(args)[1])
     confirm = read_thresholds(check_thresholds(args)).confirm
     outbox.write_alerts(to, _site(), now_ms(), confirm)
@@ -247,9 +236,6 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
         print(f"alert {number} waits for a second measurement: lockstep bisect --ends {number}")
     for line in done.refused:
         log.error(line)
-    for queued in outbox.messages("doubt", "failed"):
-        state = "may not have arrived" if queued.state == "doubt" else "was given up"
-        log.error(f"message {queued.id} {state} ({queued.error}): {queued.message.title}; resend: --again {queued.id}")
     return BAD_NEWS if done.refused else OK
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lockstep.alerts.database.alert_row import now_ms
-from lockstep.notify.outbox import Outbox, QueuedMessage
+from lockstep.notify.outbox import ATTEMPTS, Outbox, QueuedMessage
 from lockstep.notify.receivers import Receiver
 
 
@@ -37,10 +37,12 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver]) -> Delivered:
             continue
         error = _reason(output, receiver.url)
         if _MAY_HAVE_ARRIVED.search(output):
-            outbox.mark_unconfirmed(queued, error, now_ms())
+            outbox.mark_sent(queued, now_ms())
+            refused.append(f"{receiver.name}: {queued.message.title}: it may not have arrived ({error})")
         else:
             outbox.mark_refused(queued, error, now_ms())
-        refused.append(f"{receiver.name}: {error} (attempt {queued.attempts})")
+            end = "given up" if queued.attempts >= ATTEMPTS else "it is sent again later"
+            refused.append(f"{receiver.name}: {error} (attempt {queued.attempts}; {end})")
     return Delivered(sent, tuple(refused))
 
 

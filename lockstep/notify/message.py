@@ -40,7 +40,7 @@ def alert_message(alert: Tracked, site: str = "", confirmation: str = "") -> Mes
 
 
 def digest_message(
-    open_alerts: Sequence[Tracked], closed: Sequence[Tracked], muted: int, unconfirmed: int, site: str = ""
+    open_alerts: Sequence[Tracked], closed: Sequence[Tracked], muted: int, site: str = ""
 ) -> Message | None:
     """Return one message about all alerts; ``None`` if there is nothing to report.
 
@@ -48,10 +48,9 @@ def digest_message(
         open_alerts: alerts that require action.
         closed: alerts that were closed, and improvements that were recorded, since the last digest.
         muted: number of muted alerts, which alone are nothing to report.
-        unconfirmed: number of messages whose delivery is unconfirmed.
         site: address of the dashboard.
     """
-    if not open_alerts and not closed and not unconfirmed:
+    if not open_alerts and not closed:
         return None
     also = f", and {muted} muted" if muted else ""
     body = [f"{len(open_alerts)} open{also}:"] if open_alerts else [f"Nothing is open{also}."]
@@ -59,8 +58,6 @@ def digest_message(
     if closed:
         body += ["", "Closed or recorded since the last digest:"]
         body += [f"- {status(alert)}: {headline(alert.alert)}" for alert in closed]
-    if unconfirmed:
-        body += ["", f"{unconfirmed} messages may not have arrived: `lockstep alerts notify` lists them."]
     slower = sum(1 for alert in open_alerts if alert.alert.topic == "slower")
     noun = "open alert" if len(open_alerts) == 1 else "open alerts"
     title = f"Lockstep: {len(open_alerts)} {noun}, {slower} of them worse{also}"

@@ -1,8 +1,7 @@
-"""Store messages until they are delivered, so that no message is lost or sent twice.
+"""Store messages until they are delivered, so that no message is lost, and none is sent by two processes.
 
-A message is marked as "sending" before it is sent, and as "sent" afterwards. If the process dies in between, or the
-receiver gives no answer, the message may or may not have arrived. It is then unconfirmed (state "doubt"). It is not
-sent again automatically, because a person might get it twice. It stays listed until a person sends it again.
+A message is marked as "sending" before it is sent, and as "sent" afterwards. If the process dies in between, the
+message may or may not have arrived. It is sent again, because a message too many is better than none.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from lockstep.notify.message import Message, Severity, alert_message, digest_mes
 from lockstep.notify.receivers import Receiver
 
 #: The state of a message. "due": it waits for its time. "sending": a sender has taken it. "sent": it was delivered.
-#: "failed": all attempts failed. "doubt": its delivery is unconfirmed. "dropped": the alert was closed before the
-#: message was sent.
-State = Literal["due", "sending", "sent", "failed", "doubt", "dropped"]
+#: "failed": all attempts failed. "dropped": the alert was closed before the message was sent.
+State = Literal["due", "sending", "sent", "failed", "dropped"]
 
-#: Milliseconds after which a message that is still "sending" counts as unconfirmed.
+#: Milliseconds after which a message that is still "sending" is due again.
 LEASE_MS = 10 * 60_000
 
 #: Number of attempts, over about half a day, after which a message is given up.
@@ -51,8 +49,7 @@ class QueuedMessage:
         state: see ``State``.
         attempts: number of attempts so far.
         error: error of the last attempt.
-        due_at: time at which the message is sent, in ms since 1970. In the state "sending", the time at which it begins
-            to count as unconfirmed.
+        due_at: time at which the message is sent, in ms since 1970; in the state "sending", sent again.
     """
 
     id: int
@@ -125,7 +122,6 @@ class Outbox:
         later = self.waiting(now) if confirm else {}
         everything = [alert for alert in self._store.alerts() if alert.id not in later]
         muted = sum(alert.state == "muted" for alert in everything)
-        unconfirmed = len(self.messages("doubt"))
         written = 0
         with self._database.write() as connection:
             for receiver in receivers:
@@ -138,7 +134,7 @@ class Outbox:
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
                 opened = [alert for alert in everything if alert.open]
-                message = digest_message(opened, closed, muted, unconfirmed, site)
+                message = digest_message(opened, closed, muted, site)
                 if message is not None:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)
         return written
@@ -147,9 +143,8 @@ class Outbox:
         """Return the next message that is due, and mark it so that no other sender gets it; ``None`` if none is due."""
         keys = [receiver.key for receiver in receivers]
         with self._database.write() as connection:
-            lost = OUTBOX.c.state == "sending", OUTBOX.c.due_at <= now
-            connection.execute(update(OUTBOX).where(*lost).values(state="doubt", error="the sender died while sending"))
-            due = OUTBOX.c.state == "due", OUTBOX.c.due_at <= now, OUTBOX.c.receiver.in_(keys)
+            waiting = OUTBOX.c.state.in_(["due", "sending"])
+            due = waiting, OUTBOX.c.due_at <= now, OUTBOX.c.receiver.in_(keys)
             for row in connection.execute(select(OUTBOX).where(*due).order_by(OUTBOX.c.id)).all():
                 if not _still_open(connection, row.alert_id):
                     connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(state="dropped", done_at=now))
@@ -171,17 +166,6 @@ class Outbox:
         wait = min(_FIRST_WAIT_MS * 2 ** (queued.attempts - 1), _LONGEST_WAIT_MS)
         self._note(queued, state="due", due_at=now + wait, error=error)
 
-    def mark_unconfirmed(self, queued: QueuedMessage, error: str, now: int) -> None:
-        """Mark a message as unconfirmed, because it may or may not have arrived."""
-        self._note(queued, state="doubt", done_at=now, error=error)
-
-    def resend(self, number: int, now: int) -> bool:
-        """Make a message due again that is unconfirmed or was given up. Return whether there is such a message."""
-        with self._database.write() as connection:
-            stuck = OUTBOX.c.id == number, OUTBOX.c.state.in_(["doubt", "failed"])
-            renewed = update(OUTBOX).where(*stuck).values(state="due", due_at=now, attempts=0)
-            return connection.execute(renewed).rowcount == 1
-
     def messages(self, *states: State) -> list[QueuedMessage]:
         """Return the queued messages in these states, oldest first."""
         with self._database.read() as connection:
@@ -190,9 +174,9 @@ class Outbox:
 
     def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
-            # A slow sender may mark a message that already counts as unconfirmed, but must not undo later changes.
-            own_claim = OUTBOX.c.id == queued.id, OUTBOX.c.state.in_(["sending", "doubt"])
-            connection.execute(update(OUTBOX).where(*own_claim, OUTBOX.c.attempts == queued.attempts).values(values))
+            # Another sender may have taken the message of a slow one.
+            own_claim = OUTBOX.c.id == queued.id, OUTBOX.c.attempts == queued.attempts
+            connection.execute(update(OUTBOX).where(*own_claim).values(values))
 
 
 def _put(connection: Connection, receiver: Receiver, key: str, alert: int | None, message: Message, now: int) -> int:
