@@ -204,13 +204,11 @@ def _accuracy_fact(point: Point) -> tuple[str, str, str]:
 
 def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
-    if noise.kind == "short":
+    if math.isnan(noise.scale):
         return [("Noise", "–", f"too few points of the {follows} to tell")]
-    repeats = analysis.repeats_for_1_percent
-    one_percent = f"; 1 % after {repeats}" if repeats is not None and noise.measure != "difference" else ""
     return [
-        ("Noise", _noise_text(noise.scale, noise.measure), f"{noise.kind}, run to run, of the {follows}"),
-        ("MDE", _noise_text(analysis.mde, noise.measure), f"detected within three commits{one_percent}"),
+        ("Noise", _noise_text(noise.scale, noise.measure), f"run to run, of the {follows}"),
+        ("MDE", _noise_text(analysis.mde, noise.measure), "detected within three commits"),
     ]
 
 

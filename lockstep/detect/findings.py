@@ -10,12 +10,6 @@ from typing import Literal
 Measure = Literal["ratio", "difference"]
 
 
-#: A word for how a series behaves. It hides no change. "short": it has too few points to estimate the noise, so nothing
-#: is reported. "steady": it has independent noise around a level. "drifting": its level wanders or slopes.
-#: "multimodal": it switches between a few levels.
-Kind = Literal["short", "steady", "drifting", "multimodal"]
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """A step found in a series.
@@ -54,14 +48,12 @@ class Noise:
     """How the points of a series scatter about its level.
 
     Attributes:
-        scale: standard deviation of one point, without outliers; NaN if the kind is "short". If ``measure`` is "ratio",
-            of the point's logarithm (0.01 is 1 %).
-        kind: the kind of scatter.
+        scale: standard deviation of one point, without outliers; NaN if the series has too few points to estimate it,
+            so that nothing is reported. If ``measure`` is "ratio", of the point's logarithm (0.01 is 1 %).
         measure: how ``scale`` is measured.
     """
 
     scale: float
-    kind: Kind
     measure: Measure = "ratio"
 
 
@@ -91,10 +83,7 @@ class Analysis:
         noise: the noise of the series.
         mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits
             with 80 % probability; a difference in the unit if ``noise.measure`` is "difference". Infinite if the noise
-            is unknown (kind "short").
-        repeats_for_1_percent: the number of measurements after a change of 1 % until the change is reported with 80 %
-            probability; ``None`` if the noise is unknown, if no number is enough, because the current level is too
-            uncertain, or if changes are differences.
+            is unknown.
     """
 
     changes: tuple[Change, ...]
@@ -102,4 +91,3 @@ class Analysis:
     levels: tuple[Level, ...]
     noise: Noise
     mde: float
-    repeats_for_1_percent: int | None

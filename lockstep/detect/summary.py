@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import defaultdict
 from functools import lru_cache
 
@@ -11,23 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.detect.detector import Detector, threshold
-from lockstep.detect.findings import Analysis, Change, Kind, Level, Noise
+from lockstep.detect.findings import Analysis, Change, Level, Noise
 from lockstep.detect.noise import CAUTION
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
-from lockstep.detect.settings import NOVELTY, PROMPT, RUN, WINDOW
+from lockstep.detect.settings import NOVELTY, PROMPT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Normal quantile of a power of 80 %.
 _POWER = 0.841621
-#: Maximum number of repeated measurements to recommend. More would not be practical.
-_MOST = 1000
-#: A series switches between levels if so many of its levels were left for at most ``_STAY`` points and visited again
-#: within ``_AGAIN`` of the noise.
-_RETURNS, _STAY, _AGAIN = 3, 12, 2.0
-#: See ``_switches``.
-_WITHIN, _SWITCHES = 0.1, 8
 
 
 def summarise(detector: Detector) -> list[Analysis]:
@@ -43,16 +35,13 @@ def summarise(detector: Detector) -> list[Analysis]:
         known = math.isfinite(scale)
         count = float(segments.count[newest])
         step = smallest_step(scale, count, PROMPT + 1) if known else math.inf
-        repeats = _repeats(scale, count) if known and ratio else None
-        kind = _kind(detector, row, segments.mean[levels], segments.start[levels], scale) if known else "short"
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
                 reports=_reports(detector, row),
                 levels=_levels(detector, segments, levels),
-                noise=Noise(scale, kind, "ratio" if ratio else "difference"),
+                noise=Noise(scale, "ratio" if ratio else "difference"),
                 mde=math.expm1(step) if ratio else step,
-                repeats_for_1_percent=repeats,
             )
         )
     return analyses
@@ -81,13 +70,6 @@ def _smallest(before: float, after: float) -> float:
     bar = NOVELTY + threshold(before, after) + math.log(max(size, 1.0)) / 2
     margin = math.sqrt(2 * max(bar, 1.0) * (1 + CAUTION / before)) + _POWER
     return margin * math.sqrt(1 / size + float(wandering(before)) + float(wandering(after)))
-
-
-def _repeats(scale: float, before: float) -> int | None:
-    """Return how many points at the new level are needed before a step of 1 % is reported; ``None`` above ``_MOST``."""
-    steps = range(RUN, _MOST + 1)
-    found = RUN + bisect_left(steps, -math.log1p(0.01), key=lambda after: -smallest_step(scale, before, after))
-    return found if found <= _MOST else None
 
 
 def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level, ...]:
@@ -152,32 +134,3 @@ def _reports(detector: Detector, row: int) -> tuple[tuple[int, int], ...]:
         (int(commit[shift.reported_as]), int(commit[shift.reported_at]))
         for shift in sorted(detector.shifts[row], key=lambda shift: shift.reported_at)
     )
-
-
-def _kind(detector: Detector, row: int, means: Floats, starts: Ints, scale: float) -> Kind:
-    """Return the word for how the series behaves between and across its changes."""
-    stays = np.diff(starts)
-    returned = sum(
-        bool(np.any(np.abs(means[: at - 1] - means[at]) < _AGAIN * scale)) and stays[at - 1] <= _STAY
-        for at in range(2, means.size)
-    )
-    if returned >= _RETURNS or _switches(detector.values[row, : detector.count[row]][-WINDOW:]):
-        return "multimodal"
-    return "drifting" if detector.slope[row] else "steady"
-
-
-def _switches(y: Floats) -> bool:
-    """Return whether the points lie at two levels and switch between them at least ``_SWITCHES`` times.
-
-    Two groups, each with a tenth of the points or more, leave ``_WITHIN`` of the variance; of normal noise .36.
-    """
-    if y.size < 2 * _SWITCHES:
-        return False
-    ordered = np.sort(y)
-    count = np.arange(1, y.size)
-    lower = np.cumsum(ordered)[:-1]
-    between = (lower - count * ordered.mean()) ** 2 / count * y.size / (y.size - count)
-    between[: y.size // 10] = between[y.size - 1 - y.size // 10 :] = 0.0
-    best = int(between.argmax())
-    switches = int(np.count_nonzero(np.diff(y > ordered[best])))
-    return bool(between[best] > (1 - _WITHIN) * y.var() * y.size > 0 and switches >= _SWITCHES)

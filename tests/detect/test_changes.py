@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lockstep.detect import Analysis, Trend, analyse, analyse_many, continue_many
 from lockstep.detect.series_state import SeriesState
-from lockstep.detect.settings import PROMPT, RUN
+from lockstep.detect.settings import PROMPT
 from lockstep.detect.summary import smallest_step
 
 
@@ -111,18 +111,9 @@ class TestGolden:
         assert not all(listed)
         assert all(one.reports[0] == analyses[0].reports[0] for one in analyses)
 
-    def test_a_series_that_switches_between_levels_is_named(self):
-        upper = np.cumsum(np.random.default_rng(4).random(150) < 1 / 8) % 2
-        analysis = analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper)))
-        assert analysis.noise.kind == "multimodal"
-
     def test_switching_at_random_is_noise(self):
         upper = np.random.default_rng(4).random(150) < 0.4
         assert len(analyse(Trend(np.exp(noisy(5, 150) + 0.08 * upper))).changes) <= 1
-
-    def test_a_slope_is_named_drift(self):
-        analysis = analyse(Trend(np.exp(noisy(6, 100, 0.003) + 0.001 * np.arange(100))))
-        assert analysis.noise.kind == "drifting"
 
     def test_missing_commits_widen_the_range(self):
         values = stepped(7, 40, 0.06)
@@ -133,7 +124,7 @@ class TestGolden:
     @pytest.mark.parametrize("length", [0, 1, 3])
     def test_a_short_series_says_so(self, length):
         analysis = analyse(Trend(np.full(length, 2.0)))
-        assert analysis.noise.kind == "short"
+        assert math.isnan(analysis.noise.scale)
         assert analysis.changes == ()
         assert analysis.mde == math.inf
         assert len(analysis.levels) == min(length, 1)
@@ -185,15 +176,9 @@ class TestEffect:
         found = [any(change.index > 40 for change in one.changes) for one in analyse_many(trends)]
         assert 0.68 < np.mean(found) < 0.92
 
-    def test_more_repeats_show_less(self):
-        analysis = analyse(Trend(np.exp(noisy(10, 200))))
-        repeats = analysis.repeats_for_1_percent
-        assert repeats is not None
-        assert repeats > PROMPT + 1
-        assert analysis.mde > 0.01
-        quiet = analyse(Trend(np.exp(noisy(10, 200, 0.001))))
-        assert quiet.repeats_for_1_percent == RUN
-        assert quiet.mde < 0.01
+    def test_more_noise_hides_more(self):
+        assert analyse(Trend(np.exp(noisy(10, 200)))).mde > 0.01
+        assert analyse(Trend(np.exp(noisy(10, 200, 0.001)))).mde < 0.01
 
 
 series = st.builds(

@@ -89,7 +89,6 @@ def test_a_doubling_within_a_drift(slope):
     assert {40, 80} <= {change.index for change in analysis.changes}
     (up,) = [change for change in analysis.changes if change.index == 40]
     assert np.exp(up.size) == pytest.approx(2, rel=0.03)
-    assert analysis.noise.kind == "drifting"
 
 
 def test_a_noisy_dip_does_not_hide_the_step_that_ends_it():

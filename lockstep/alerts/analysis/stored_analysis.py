@@ -108,23 +108,21 @@ def found_json(found: Analysis) -> str:
             [[getattr(change, name) for name in _FOUND] for change in found.changes],
             found.reports,
             [[level.start, level.stop, level.value] for level in found.levels],
-            [found.noise.scale, found.noise.kind, found.noise.measure],
+            [found.noise.scale, found.noise.measure],
             found.mde,
-            found.repeats_for_1_percent,
         ]
     )
 
 
 def found_from_json(text: str) -> Analysis:
     """Return what ``found_json`` converted."""
-    changes, reports, levels, noise, mde, repeats = json.loads(text)
+    changes, reports, levels, noise, mde = json.loads(text)
     return Analysis(
         changes=tuple(Change(*change) for change in changes),
         reports=tuple((index, newest) for index, newest in reports),
         levels=tuple(Level(*level) for level in levels),
         noise=Noise(*noise),
         mde=mde,
-        repeats_for_1_percent=repeats,
     )
 
 
