@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from dashboard.charts.axes import commit_axis, differing_parts
-from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles
+from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles, titled
 from dashboard.charts.trend import Figure, stroke, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.step_facts import worse_numbers
@@ -119,7 +119,7 @@ def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure |
     ]
     layout = chart_layout(scheme)
     title = f"{benchmark.quantity} {'×' if unit == 'x' else unit}".strip()
-    layout["xaxis"] |= {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": neutral(scheme)}}}
+    layout["xaxis"] |= titled(title, scheme)
     layout["yaxis"] |= {"showgrid": False}
     return {"data": data, "layout": layout}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboard.charts.axes import log_axis, scientific
-from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.theme import Scheme, Style, chart_layout, guide, titled
 from dashboard.charts.trend import Figure
 from lockstep.compare.number_format import significant
 from lockstep.compare.row import Row
@@ -34,24 +34,30 @@ def against(
     ]
     if not points:
         return None
-    data: list[Figure] = []
     low, high = min(x for *_, x in points) / 1.2, max(x for *_, x in points) * 1.2
-    if quantity.unit == latency.unit:
-        line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
-        data.append(
-            {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": [low, high], "y": [low, high]}
-        )
+    data = [guide((low, high), (low, high), scheme, "dot")] if quantity.unit == latency.unit else []
     data += dots([(row, x, y, _hover(row, y, x, quantity)) for row, y, x in points], style_of, scheme)
-    layout = chart_layout(scheme)
-    small = {"size": 11, "color": neutral(scheme)}
-    heights = [y for trace in data for y in trace["y"]]
-    layout["xaxis"] |= log_axis(low, high, narrow=True) | {
-        "title": {"text": f"Latency {latency.unit}", "standoff": 4, "font": small}
-    }
-    layout["yaxis"] |= log_axis(min(heights) / 1.2, max(heights) * 1.2)
+    titles = f"Latency {latency.unit}", f"{quantity.label} {quantity.unit}"
+    figure = log_log(data, (low, high), titles, scheme, 1.2)
     if quantity.name == "error":
-        scientific(layout["yaxis"])
-    layout["yaxis"] |= {"title": {"text": f"{quantity.label} {quantity.unit}", "font": small}}
+        scientific(figure["layout"]["yaxis"])
+    return figure
+
+
+def log_log(
+    data: list[Figure], ends: tuple[float, float], titles: tuple[str, str], scheme: Scheme, room: float
+) -> Figure:
+    """Return a chart with two logarithmic axes.
+
+    Args:
+        ends: ends of the horizontal axis.
+        titles: titles of the horizontal and the vertical axis.
+        room: factor between the outermost values and the ends of the vertical axis.
+    """
+    layout = chart_layout(scheme)
+    heights = [y for trace in data for y in trace["y"]]
+    layout["xaxis"] |= log_axis(*ends, narrow=True) | titled(titles[0], scheme)
+    layout["yaxis"] |= log_axis(min(heights) / room, max(heights) * room) | titled(titles[1], scheme)
     return {"data": data, "layout": layout}
 
 

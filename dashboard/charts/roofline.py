@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dashboard.charts.axes import log_axis
-from dashboard.charts.cost_against_latency import dots
-from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.cost_against_latency import dots, log_log
+from dashboard.charts.theme import Scheme, Style, guide
 from lockstep.compare.number_format import significant
 from lockstep.compare.row import Row
 from lockstep.history.model import Control
@@ -35,26 +34,10 @@ def roofline(
     intensities = [row.flops / row.bytes for row in known]
     ridge = matmul / copy
     low, high = min(*intensities, ridge) / 1.5, max(*intensities, ridge) * 1.5
-    line = {"color": neutral(scheme), "width": 1.5}
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "line": line,
-            "hoverinfo": "skip",
-            "x": [low, ridge, high],
-            "y": [low * copy / 1e12, matmul / 1e12, matmul / 1e12],
-        }
-    ]
+    roof = low * copy / 1e12, matmul / 1e12, matmul / 1e12
+    data = [guide((low, ridge, high), roof, scheme)]
     data += dots([_point(row, row.latency.value) for row in known if row.latency], style_of, scheme)
-    layout = chart_layout(scheme)
-    small = {"size": 11, "color": neutral(scheme)}
-    heights = [rate for trace in data for rate in trace["y"]]
-    layout["xaxis"] |= log_axis(low, high, narrow=True) | {
-        "title": {"text": "FLOP per byte", "standoff": 4, "font": small}
-    }
-    layout["yaxis"] |= log_axis(min(heights) / 1.5, max(heights) * 1.5) | {"title": {"text": "TFLOP/s", "font": small}}
-    return {"data": data, "layout": layout}
+    return log_log(data, (low, high), ("FLOP per byte", "TFLOP/s"), scheme, 1.5)
 
 
 def _point(row: Row, seconds: float) -> tuple[Row, float, float, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
 from dashboard.charts.telemetry import Points, telemetry_panels
-from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.theme import Scheme, Style, chart_layout, guide, neutral, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.model import FoundChange
@@ -58,9 +58,8 @@ def series_figure(
     drawn += _condition_marks(points, commits, scheme)
     figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, _first(points))
     data, layout = figure["data"], figure["layout"]
-    small = {"size": 11, "color": neutral(scheme)}
     title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
-    layout["yaxis"]["title"] = {"text": escape(title), "font": small}
+    layout["yaxis"] |= titled(escape(title), scheme)
     if len(shown) <= _SAMPLED:
         data.insert(0, _samples(shown, style, scheme))
     if analysis is not None:
@@ -70,8 +69,7 @@ def series_figure(
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):
         axis = dict(chart_layout(scheme)["yaxis"]) | {"domain": tops[place - 1], "nticks": 3, "fixedrange": True}
-        axis["title"] = {"text": title, "font": small}
-        layout[f"yaxis{place}"] = axis
+        layout[f"yaxis{place}"] = axis | titled(title, scheme)
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
     layout["margin"]["l"] = 62
@@ -107,16 +105,13 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
     if not commits_analysed:
         return []
     factor = next((number.value / point.value for point, number in shown if point.value), 1.0)
-    line = {"color": neutral(scheme), "width": 1.25, "dash": "dash"}
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "line": line,
-            "hoverinfo": "skip",
-            "x": [commits_analysed[level.start] - 0.5, commits_analysed[level.stop - 1] + 0.5],
-            "y": [level.value * factor] * 2,
-        }
+        guide(
+            [commits_analysed[level.start] - 0.5, commits_analysed[level.stop - 1] + 0.5],
+            [level.value * factor] * 2,
+            scheme,
+            "dash",
+        )
         for level in analysis.levels
         if math.isfinite(level.value)
     ]

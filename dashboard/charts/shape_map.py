@@ -8,7 +8,7 @@ from html import escape
 
 from dashboard.charts.axes import differing_parts
 from dashboard.charts.size_sweep import is_size
-from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, surface
+from dashboard.charts.theme import Scheme, chart_layout, lines, surface, titled
 from dashboard.charts.trend import Figure
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.row import Row
@@ -43,12 +43,7 @@ def shape_map(rows: Sequence[Row], axis: str, scheme: Scheme) -> Figure | None:
     fast, slow, *_ = lines(scheme)
     short = differing_parts(up)
     layout = chart_layout(scheme)
-    small = {"size": 11, "color": neutral(scheme)}
-    layout["xaxis"] |= {
-        "type": "category",
-        "showgrid": False,
-        "title": {"text": escape(axis), "standoff": 4, "font": small},
-    }
+    layout["xaxis"] |= {"type": "category", "showgrid": False, **titled(escape(axis), scheme)}
     layout["yaxis"] |= {"type": "category", "ticklabelstandoff": 4, "showgrid": False}
     heat = {
         "type": "heatmap",

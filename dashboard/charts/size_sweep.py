@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboard.charts.axes import log_axis
-from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.theme import Scheme, Style, chart_layout, guide, neutral, titled
 from dashboard.charts.trend import Figure, hover_text, stroke
 from lockstep.compare.number_format import whole
 from lockstep.compare.row import Row
@@ -28,10 +28,9 @@ def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme:
     latency = QUANTITIES["latency"]
     floors = sorted({(at[row.case], row.floor_s * 1e6) for row in rows if row.floor_s})
     if floors:
-        line = {"color": neutral(scheme), "width": 1.5, "dash": "dot"}
+        line = guide([x for x, _ in floors], [y for _, y in floors], scheme, "dot")
         hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:,.4r}} µs</b><extra></extra>"
-        points = {"x": [x for x, _ in floors], "y": [y for _, y in floors]}
-        data.append({"type": "scatter", "mode": "lines", "line": line, "hovertemplate": hover, **points})
+        data.append(line | {"hoverinfo": None, "hovertemplate": hover})
     for variant, style in style_of.items():
         variant_rows = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
         case_points = [(at[row.case], row, row.measured("latency")) for row in variant_rows]
@@ -51,7 +50,7 @@ def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme:
     step = math.ceil(len(xs) / _MOST_LABELS)
     layout["xaxis"] |= {
         "type": "log",
-        "title": {"text": escape(axis), "standoff": 4, "font": {"size": 11, "color": neutral(scheme)}},
+        **titled(escape(axis), scheme),
         "tickvals": xs,
         "ticktext": ["" if place % step else f"{x:g}" if x < 1e3 else whole(x) for place, x in enumerate(xs)],
         "tickangle": 0,

@@ -7,6 +7,7 @@ Ito's (https://jfly.uni-koeln.de/color), darkened on light and lightened on dark
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -124,6 +125,17 @@ def lines(scheme: Scheme) -> tuple[str, ...]:
 def surface(scheme: Scheme) -> str:
     """Return the colour of the card on which a chart is drawn."""
     return _CARD[scheme]
+
+
+def titled(text: str, scheme: Scheme) -> dict[str, Any]:
+    """Return the options that give an axis a title."""
+    return {"title": {"text": text, "standoff": 4, "font": {"size": 11, "color": _NEUTRAL[scheme]}}}
+
+
+def guide(xs: Sequence[float], ys: Sequence[float], scheme: Scheme, dash: str = "solid") -> dict[str, Any]:
+    """Return a line that is not a variant's, such as a limit. ``dash`` is one of Plotly's dashes."""
+    line = {"color": _NEUTRAL[scheme], "width": 1.5, "dash": dash}
+    return {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": list(xs), "y": list(ys)}
 
 
 def chart_layout(scheme: Scheme) -> dict[str, Any]:
