@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 from dash import Dash, Input, Output, State, ctx
 
 from dashboard.pages.overview_quantities import Choice, chosen, of_choice
-from dashboard.pages.overview_table import cells_of, file_rows, in_order
+from dashboard.pages.overview_table import FILE_COLUMNS, cells_of, in_order
 from dashboard.pages.series_rows import MOST_ROWS, first_rows, matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_status import Statuses
@@ -75,10 +73,9 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         if len(found) > MOST_ROWS:
             # The browser has not all of them.
             rows = cells_of(results, machine, found)
-        if ctx.triggered_id == "overview-csv":
-            return {"content": csv_text(rows or []), "filename": "lockstep.csv", "type": "text/csv"}
-        content = base64.b64encode(parquet_bytes(rows or [])).decode()
-        return {"content": content, "filename": "lockstep.parquet", "base64": True}
+        kind = str(ctx.triggered_id).removeprefix("overview-")
+        content = base64.b64encode(saved(rows or [], kind)).decode()
+        return {"content": content, "filename": f"lockstep.{kind}", "base64": True}
 
 
 @remembered
@@ -93,24 +90,19 @@ def _found(results: Results, choice: Choice, search: str | None) -> Statuses:
     return matching(ordered, ordered.verdict, search or "")
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Return the rows of the overview's table as CSV. Numbers are not formatted, and a missing number is empty."""
-    named = file_rows(rows)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(named)
-    writer.writerows([_harmless(cell) for cell in row] for row in zip(*named.values(), strict=True))
-    return file.getvalue()
+def saved(rows: list[dict[str, Any]], kind: str) -> bytes:
+    """Return the rows of the overview's table as a file. Numbers are not formatted, and a missing number is empty.
 
-
-def parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    """Return the rows of the overview's table as a parquet file."""
+    ``kind`` is "csv" or "parquet".
+    """
     texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
-    named = file_rows(rows)
+    named = {name: np.array([row.get(name) for row in rows], dtype=object) for name in FILE_COLUMNS}
+    if kind == "csv":
+        named |= {name: np.array([_harmless(cell) for cell in named[name]], dtype=object) for name in texts}
     columns = (f'"{name}"::{"VARCHAR" if name in texts else "DOUBLE"} AS "{name}"' for name in named)
-    with closing(duckdb.connect(":memory:")) as connection, tempfile.NamedTemporaryFile(suffix=".parquet") as file:
-        connection.register("rows", {name: np.array(values, dtype=object) for name, values in named.items()})
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM rows) TO ?", [file.name])
+    with closing(duckdb.connect(":memory:")) as connection, tempfile.NamedTemporaryFile() as file:
+        connection.register("rows", named)
+        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM rows) TO ? (FORMAT {kind})", [file.name])
         return Path(file.name).read_bytes()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,11 +94,6 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
     past = _past_of(results, results.keys(machine).series_of(keys)) if long else _past(results, machine)
     rows = zip(cells(_columns(statuses)), keys, strict=True)
     return [row | {"machine": machine, "trend": past.get(key, ())} for row, key in rows]
-
-
-def file_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of each column in ``FILE_COLUMNS``, the columns of the CSV and parquet files."""
-    return {name: [row.get(name) for row in rows] for name in FILE_COLUMNS}
 
 
 @remembered

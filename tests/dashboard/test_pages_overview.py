@@ -1,5 +1,6 @@
 """The overview: what became slower since when, what it offers to download, and another project's results."""
 
+import base64
 import csv
 import datetime
 import io
@@ -191,18 +192,18 @@ def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
     [answer] = call(
         client, "overview-file.data", 1, None, state=(rows, FAST, "cold", "all", "time", None, None)
     ).values()
-    read = list(csv.DictReader(io.StringIO(answer["data"]["content"])))
+    read = list(csv.DictReader(io.StringIO(base64.b64decode(answer["data"]["content"]).decode())))
     assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
         [row.get("latency", math.nan) for row in rows], nan_ok=True
     )
     file = tmp_path / "rows.parquet"
-    file.write_bytes(overview_rows.parquet_bytes(rows))
+    file.write_bytes(overview_rows.saved(rows, "parquet"))
     table = duckdb.execute('SELECT "case", latency FROM read_parquet(?)', [str(file)]).fetchall()
     assert table == [(row["case"], row.get("latency")) for row in rows]
 
 
 def test_a_name_that_a_spreadsheet_would_compute_stays_text():
-    text = overview_rows.csv_text([{"variant": "=1+1", "latency": -1.5}])
+    text = overview_rows.saved([{"variant": "=1+1", "latency": -1.5}], "csv").decode()
     assert "'=1+1" in text
     assert "-1.5" in text
     assert "'-1.5" not in text
