@@ -175,7 +175,7 @@ def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
     [failure] = families["lockstep_analysis_failure"].samples
     assert "there is no such file" in failure.labels["reason"]
     controls = [next(iter(here.store.current().machines)), "all", "all", "time", None, None]
-    said = call(client, "overview-said.children", controls, (None,)).json["response"]["overview-said"]["children"]
+    said = call(client, "overview-said.children", controls).json["response"]["overview-said"]["children"]
     assert "The last analysis failed: " in json.dumps(said)
 
 

@@ -58,7 +58,7 @@ def new_results(here, number):
 
 def shown(client):
     """What readers and programs get: words of the overview, metrics by name, and the health."""
-    answer = call(client, "overview-said.children", OVERVIEW, (None,))
+    answer = call(client, "overview-said.children", OVERVIEW)
     assert answer.status_code == 200, answer.text
     metrics = client.get("/metrics")
     assert metrics.status_code == 200

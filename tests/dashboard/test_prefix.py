@@ -45,7 +45,7 @@ def test_pages_and_their_links_are_below_the_path(app, here):
         assert answer.status_code == 200, path
         assert ("There is no such page" in answer.text) == (path == "/nowhere"), path
         links |= hrefs(answer)
-    links |= hrefs(call(client, "overview-said.children", ["h200", "all", "all", "time", None, None], (None,)))
+    links |= hrefs(call(client, "overview-said.children", ["h200", "all", "all", "time", None, None]))
     assert {link for link in links if not link.startswith(f"{ROOT}/")} == set()
     assert {f"{ROOT}/alert/{number}", f"{ROOT}/compare", f"{ROOT}/feed.atom", ROOT + series} <= links
 
