@@ -272,9 +272,12 @@ def _noise(
         for table in tables
         for place in np.flatnonzero((table.column("value") <= 0) | (table.column("latency") <= 0)).tolist()
     }
-    behaviours = findings.behaviours([name for name, key in keys.items() if key in without_ratio])
-    noise = {keys[name]: behaviour.noise for name, behaviour in behaviours.items()}
-    return logs, {key: one.scale for key, one in noise.items() if one.measure == "difference"}
+    differences = {}
+    for name, key in keys.items():
+        behaviour = findings.behaviour(name) if key in without_ratio else None
+        if behaviour is not None and behaviour.noise.measure == "difference":
+            differences[key] = behaviour.noise.scale
+    return logs, differences
 
 
 def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dict[tuple[str, str, str, str], int]:

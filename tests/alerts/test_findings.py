@@ -14,16 +14,13 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
-from lockstep.alerts.analysis import machine_findings
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed
 from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.alerts.analysis.stored_analysis import change_from_json
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.compare.series_status import statuses
 from lockstep.detect import analyse
 from lockstep.history.cache_folder import DamagedCache, moved_aside
 from lockstep.history.store import Store, StoreError
@@ -153,26 +150,6 @@ def test_unchanged_machines_are_not_read(growing, monkeypatch):
     assert len(asked) == 1
 
 
-def test_a_page_makes_only_the_changes_that_it_shows(growing, monkeypatch):
-    growing.add(growing.commits, TWO)
-    analyse_store(growing.store, Thresholds(), growing.repo)
-    results = growing.store.current()
-    made = []
-    monkeypatch.setattr(
-        machine_findings, "change_from_json", lambda *of: made.append(change_from_json(*of)) or made[-1]
-    )
-    findings = Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown")
-    newest = results.commits("slowdown")[-1]
-    assert not statuses(results, "slowdown", newest, findings, Thresholds()).changes
-    assert findings.changed
-    assert made == []
-    first = statuses(results, "slowdown", results.commits("slowdown")[0], findings, Thresholds())
-    shown = [change for some in first.changes.values() for change in some]
-    assert {one.key for one in shown} <= {one.key for one in made}
-    assert {one.series for one in made} == {one.series for one in shown}
-    assert shown == [one for one in findings.changes if not one.suppressed]
-
-
 def flipped(content):
     """The content with flipped bits in the second half of each page but the first, which has the tables."""
     pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
@@ -290,8 +267,7 @@ def test_findings_that_are_replaced_or_deleted_leave_no_wrong_answer(growing):
     with growing.kept.writing() as connection:
         connection.execute("DELETE FROM publication")
         connection.execute("DELETE FROM analysis")
-    with pytest.raises(MissingAnalyses, match="load the page again"):
-        shown.changes  # noqa: B018
+    assert shown.changes, "a page that is being made goes on"
     with pytest.raises(MissingAnalyses):
         MachineFindings(growing.kept, results, "slowdown", Thresholds())
     assert growing.kept.path.exists()
@@ -323,6 +299,6 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     with growing.kept.reading() as connection:
         [counts] = connection.execute(
             "SELECT (SELECT count(*) FROM publication), (SELECT count(*) FROM analysis),"
-            " (SELECT count(DISTINCT analysis) FROM finding), (SELECT count(DISTINCT analysis) FROM detector_state)"
+            " (SELECT count(DISTINCT analysis) FROM detector_state)"
         )
-    assert counts == (1, *(len(growing.store.current().machines),) * 3)
+    assert counts == (1, *(len(growing.store.current().machines),) * 2)

@@ -31,10 +31,6 @@ _TABLES = """
         analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series INTEGER, version INTEGER, length INTEGER,
         checksum INTEGER, noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series, version)
     ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS finding (
-        analysis INTEGER REFERENCES analysis ON DELETE CASCADE, place INTEGER, series INTEGER, last INTEGER,
-        "commit" TEXT, content BLOB, PRIMARY KEY (analysis, place)
-    ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS publication (key TEXT PRIMARY KEY, at REAL) WITHOUT ROWID;
 """
 

@@ -24,7 +24,7 @@ _FOUND = tuple(field.name for field in fields(Change))
 #: Seconds before analyses of earlier results are deleted, because pages may still read them.
 _KEEP_S = 600.0
 
-#: Fields of changes that many changes share, and how each is converted to JSON and back.
+#: Fields that many changes share, so that each value is stored once, and how it is converted to JSON and back.
 _SHARED: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "series": (astuple, lambda content: SeriesName(*content)),
     "cause": (cause_json, cause_from_json),
@@ -41,12 +41,14 @@ class MachineAnalysis:
         changes: the changes of all series; those of one series and benchmark version follow each other, oldest first.
         freshness: the freshness alerts, without that of a silent machine.
         series: number of series that have a number, by family and suite.
+        id: the number of the analysis in the file; 0 if it is not stored.
     """
 
     machine: str
     changes: tuple[FoundChange, ...]
     freshness: tuple[Alert, ...]
     series: Mapping[tuple[str, str], int]
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class Known(NamedTuple):
     state: bytes
 
 
-def changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the parts that changes share, each once, and the fields of each change, which refer to parts by index."""
+def _changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the shared values, each once, and the fields of each change, which refer to shared values by index."""
     places: dict[str, dict[Hashable, int]] = {name: {} for name in _SHARED}
     rows = [
         vars(change)
@@ -91,14 +93,10 @@ def changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[d
     return {name: [to(part) for part in places[name]] for name, (to, _) in _SHARED.items()}, rows
 
 
-def shared_parts(content: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """Return the shared parts that ``changes_json`` converted, by field."""
-    return {name: [back(part) for part in content[name]] for name, (_, back) in _SHARED.items()}
-
-
-def change_from_json(content: Mapping[str, Any], parts: Mapping[str, Sequence[Any]]) -> FoundChange:
-    """Return a change that ``changes_json`` converted, given the shared parts."""
-    return FoundChange(**{**content, **{name: shared[content[name]] for name, shared in parts.items()}})
+def _changes_from_json(parts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> tuple[FoundChange, ...]:
+    """Return the changes that ``_changes_json`` converted."""
+    shared = {name: [back(part) for part in parts[name]] for name, (_, back) in _SHARED.items()}
+    return tuple(FoundChange(**{**row, **{name: shared[name][row[name]] for name in shared}}) for row in rows)
 
 
 def found_json(found: Analysis) -> str:
@@ -126,27 +124,26 @@ def found_from_json(text: str) -> Analysis:
     )
 
 
-def read_analysis(file: AnalysisFile, machine: str, state: str, ranges: str) -> MachineAnalysis | None:
-    """Return the analysis of a machine; ``None`` if the file has none of these results.
+def read_analysis(file: AnalysisFile, machine: str, state: str, ranges: str | None = None) -> MachineAnalysis | None:
+    """Return the newest analysis of a machine; ``None`` if the file has none of these results.
 
     Args:
         state: see ``Results.state``.
-        ranges: a text that changes whenever the ranges of commits may.
+        ranges: a text that changes whenever the ranges of commits may; ``None`` for any ranges.
     """
     try:
         with file.reading() as connection:
-            query = "SELECT id, content FROM analysis WHERE (machine, state, ranges) = (?, ?, ?)"
-            row = connection.execute(query, (machine, state, ranges)).fetchone()
+            query = "SELECT id, content FROM analysis WHERE (machine, state) = (?, ?) AND ranges = coalesce(?, ranges)"
+            row = connection.execute(f"{query} ORDER BY id DESC", (machine, state, ranges)).fetchone()
             if row is None:
                 return None
-            parts, alerts, series = json.loads(unpacked(row[1]))
-            shared = shared_parts(parts)
-            rows = connection.execute("SELECT content FROM finding WHERE analysis = ? ORDER BY place", (row[0],))
+            parts, changes, alerts, series = json.loads(unpacked(row[1]))
             return MachineAnalysis(
                 machine,
-                tuple([change_from_json(json.loads(unpacked(content)), shared) for (content,) in rows]),
+                _changes_from_json(parts, changes),
                 tuple(map(from_json, alerts)),
                 {(family, suite): number for family, suite, number in series},
+                row[0],
             )
     except MissingAnalyses:
         return None
@@ -183,10 +180,10 @@ def write_analysis(
     file: AnalysisFile, analysis: MachineAnalysis, state: str, ranges: str, detected: Sequence[DetectedSeries]
 ) -> None:
     """Write an analysis of a machine, for ``read_analysis`` and ``read_known``."""
-    parts, changes = changes_json(analysis.changes)
+    parts, changes = _changes_json(analysis.changes)
     alerts = [to_json(alert) for alert in analysis.freshness]
     series = [[*name, number] for name, number in analysis.series.items()]
-    content = packed(json.dumps([parts, alerts, series]).encode())
+    content = packed(json.dumps([parts, changes, alerts, series]).encode())
     with file.writing() as connection:
         cursor = connection.execute(
             "INSERT OR IGNORE INTO analysis (machine, state, ranges, at, content) VALUES (?, ?, ?, ?, ?)",
@@ -203,13 +200,6 @@ def write_analysis(
                     *(packed(series.state.to_bytes(), level=0), packed(found_json(series.found).encode())),
                 )
                 for series in detected
-            ),
-        )
-        connection.executemany(
-            "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (number, place, row["series"], change.last, change.commit, packed(json.dumps(row).encode()))
-                for place, (change, row) in enumerate(zip(analysis.changes, changes, strict=True))
             ),
         )
 
