@@ -98,7 +98,7 @@ def analysing(token: str, argument: bytes = b"") -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("who", ["the worker", "the analysis"])
+@pytest.mark.parametrize("who", [pytest.param("the worker", marks=pytest.mark.thorough), "the analysis"])
 def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who):
     cache, state, turn = tmp_path / "cache", tmp_path / "alerts.sqlite", tmp_path / "turn"
     arguments = [sys.executable, "-c", WORKER, str(store.root), str(cache), str(state), str(turn)]

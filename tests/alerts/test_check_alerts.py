@@ -60,7 +60,7 @@ def found(root, commits, cache):
 def analysed(tree):
     root, commits = tree
     cache = AnalysisFile(root.parent / "found")
-    for end in range(4, LENGTH):
+    for end in (4, 7, 10):
         found(root, commits[:end], cache)
     results, last = found(root, commits, cache)
     return results, commits, last, cache

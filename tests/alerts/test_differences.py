@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -133,22 +131,3 @@ def test_min_effect_is_a_share_of_the_larger_level(tmp_path):
     [change] = found.changes
     assert change.share == pytest.approx(3 / 103)
     assert change.suppressed == ""
-
-
-def test_new_points_give_what_a_whole_analysis_gives(tree, tmp_path):
-    """One commit at a time: a positive series meets its first zero, and a series without ratios goes on."""
-    root = tmp_path / "r"
-    shutil.copytree(tree, root)
-    files = sorted((root / "box").glob("*-*.json"), key=lambda path: json.loads(path.read_text())["date"])
-    later = tmp_path / "later"
-    later.mkdir()
-    for path in files[20:]:
-        path.rename(later / path.name)
-    for path in files[20:]:
-        (later / path.name).rename(path)
-        _, found = analysed(root)
-    shutil.copytree(root, tmp_path / "cold" / "r")
-    _, cold = analysed(tmp_path / "cold" / "r")
-    assert found.changes == cold.changes
-    assert found.alerts == cold.alerts
-    assert len([change for change in found.changes if not change.suppressed]) == len(SERIES)

@@ -77,7 +77,7 @@ def look(store):
     return results
 
 
-FUZZ = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=15, suppress_health_check=list(HealthCheck))
 
 
 @FUZZ
