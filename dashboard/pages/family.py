@@ -106,6 +106,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             dcc.Store(id="family-suite", data=address.suite),
             dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
             html.Div(controls, className="controls"),
+            html.P(id="family-printed", className="printed"),
             html.H2("Over the commits"),
             loading(html.Div(waiting(), id="family-trend", className="charts")),
             html.H2("At the newest commit"),
@@ -120,7 +121,9 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     view = Input("family-zoom", "data"), Input("family-axis", "value")
     inputs = [*chosen, *view, Input("colours", "data"), Input("version", "data")]
 
-    @app.callback(Output("family-trend", "children"), *inputs, State("family-suite", "data"))
+    @app.callback(
+        Output("family-trend", "children"), Output("family-printed", "children"), *inputs, State("family-suite", "data")
+    )
     def draw(
         machine: str,
         cases: list[str] | None,
@@ -134,10 +137,10 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         suite: str,
     ) -> Any:
         if scheme is None:
-            return no_update
+            return no_update, no_update
         results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
         charts = trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
-        return [printed(results, address), *charts]
+        return charts, printed(results, address)
 
     # A separate callback, because a zoom and a choice of quantities do not change the newest numbers.
     @app.callback(

@@ -99,11 +99,11 @@ def trends(
     return [_card(results, address, at, *parts) for at, parts in enumerate(drawn)]
 
 
-def printed(results: Results, address: FamilyAddress) -> Any:
+def printed(results: Results, address: FamilyAddress) -> list[Any]:
     """Return the line that names suite, machine and variants on paper and in a snapshot, which have no controls."""
     _, style_of = chosen(results, address)
     named = [part for name, style in style_of.items() for part in (" ", html.Span([swatch(style), name]))]
-    return html.P([mono(f"{address.suite} on {address.machine}"), *named], className="printed")
+    return [mono(f"{address.suite} on {address.machine}"), *named]
 
 
 def _card(

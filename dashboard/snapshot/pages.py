@@ -120,8 +120,8 @@ class Snapshot:
         return html.Main(
             [
                 html.Div([html.H1(f"{suite} on {machine}", className="mono")], className="crumbs"),
+                html.P(printed(results, address), className="printed"),
                 html.H2("Over the commits"),
-                printed(results, address),
                 html.Div(charts, className="charts"),
                 html.H2("At the newest commit"),
                 *family.latest(results, address, "light"),

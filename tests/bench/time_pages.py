@@ -98,7 +98,7 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
 
     def chosen() -> dict[str, object]:
         since = draw.choice(commits).hash
-        told = {"machine": machine, "l2": "all", "since": since, "show": "change", "search": ""}
+        told = {"machine": machine, "l2": "all", "since": since, "quantity": "time", "search": ""}
         return {f"overview-{name}.value": one for name, one in told.items()}
 
     def overview() -> object:

@@ -194,6 +194,6 @@ def test_a_phone_shows_the_change_of_a_comparison_however_long_its_shapes_are(vi
     heads = page.locator("#compare-body th")
     heads.first.wait_for()
     names = heads.all_inner_texts()
-    assert names.index("Change") < names.index("Case")
-    box = heads.nth(names.index("Change")).bounding_box()
+    assert names.index("Change against the baseline") < names.index("Case")
+    box = heads.nth(names.index("Change against the baseline")).bounding_box()
     assert box["x"] + box["width"] <= 390

@@ -94,7 +94,6 @@ def test_the_page_of_a_series_marks_its_change(shown):
     assert change.after == commits[SLOWER]
     assert (seen.what.label, seen.what.unit) == ("Host", "µs")
     assert seen.analysis is not None
-    assert seen.analysis.noise.kind == "steady"
     linked = words(series.layout(results, SeriesAddress(*HOST)))
     assert SeriesAddress(MACHINE, "linear.energy", "triton", CASE, "cold").link() in linked
     latency = view(results, SeriesAddress(MACHINE, "linear", "triton", CASE, "cold", "speedup"), picture)
