@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from triton.runtime import driver
 
-from kernels.common.devices import capturing
 from kernels.common.workspace import once_per_device
 
-#: Number of algorithms to request from cuBLAS's heuristics.
+#: Number of algorithms to request from cuBLAS's heuristics; cuBLAS 13.1 proposes up to eight.
 ALGORITHMS = 32
 
 #: Bytes of the workspace for partial sums, as many as torch gives cuBLASLt on Hopper.
@@ -63,6 +63,7 @@ class _Problem:
             sizes = c_uint64(height), c_uint64(width), c_int64(height)
             _call("MatrixLayoutCreate", ctypes.byref(layout), c_int(kind), *sizes)
 
+    @functools.cached_property
     def proposals(self) -> list[str]:
         """Return the algorithms that cuBLAS's heuristics propose, the most promising first."""
         preference = c_void_p()
@@ -100,7 +101,15 @@ def proposed(M: int, N: int, K: int, dtype: torch.dtype, b_transposed: bool) -> 
     """Return the algorithms that cuBLAS's heuristics propose on the current GPU; none without a GPU."""
     if not torch.cuda.is_available() or torch.version.cuda is None:
         return []
-    return _problem(torch.cuda.current_device(), M, N, K, dtype, b_transposed).proposals()
+    return _problem(torch.cuda.current_device(), M, N, K, dtype, b_transposed).proposals
+
+
+def first(a: Tensor, b: Tensor) -> str:
+    """Return the first algorithm that cuBLAS's heuristics propose for ``a @ b``."""
+    proposals = _problem(*_facts(a, b)).proposals
+    if not proposals:
+        raise NotImplementedError(f"cuBLASLt proposes no algorithm for {list(a.shape)} @ {list(b.shape)}")
+    return proposals[0]
 
 
 def described(algorithm: str) -> dict[str, int]:
@@ -133,65 +142,42 @@ def multiply_directly(
     algorithm: str, a: Tensor, b: Tensor, out: Tensor, c: Tensor | None, alpha: float, beta: float
 ) -> None:
     """Compute as ``multiply``, unseen by a recorder of calls."""
-    problem = _problem_of(a, b)
-    addend = out if c is None else c
-    workspace = _workspace(a.device)
-    _call(
-        "Matmul",
-        *(problem.handle, problem.product, ctypes.byref(c_float(alpha))),
-        *(c_void_p(b.data_ptr()), problem.b, c_void_p(a.data_ptr()), problem.a, ctypes.byref(c_float(beta))),
-        *(c_void_p(addend.data_ptr()), problem.out, c_void_p(out.data_ptr()), problem.out, _algo(algorithm)),
-        *(c_void_p(workspace.data_ptr()), c_size_t(WORKSPACE_BYTES)),
-        c_void_p(torch.cuda.current_stream(a.device).cuda_stream),
-    )
+    call = _prepared(algorithm, alpha, beta, *_facts(a, b))
+    stream = driver.active.get_current_stream(a.device.index)
+    addend, target = (out if c is None else c).data_ptr(), out.data_ptr()
+    call(b.data_ptr(), a.data_ptr(), addend, target, _workspace(a.device).data_ptr(), stream)
+
+
+def _facts(a: Tensor, b: Tensor) -> tuple[Any, ...]:
+    return a.device.index, a.shape[0], b.shape[1], a.shape[1], a.dtype, not b.is_contiguous()
+
+
+@functools.lru_cache(maxsize=1024)
+def _prepared(algorithm: str, alpha: float, beta: float, *facts: Any) -> Callable[..., None]:
+    """Return a function of the addresses of b, a, c, out and the workspace, and of a stream, that multiplies."""
+    problem, algo = _problem(*facts), _algo(algorithm)
+    scales = ctypes.byref(c_float(alpha)), ctypes.byref(c_float(beta))
+    product = _library().cublasLtMatmul
+    product.argtypes = [c_void_p] * 14 + [c_size_t, c_void_p]
+
+    def call(b: int, a: int, c: int, out: int, workspace: int, stream: int) -> None:
+        status = product(
+            *(problem.handle, problem.product, scales[0], b, problem.b, a, problem.a, scales[1], c, problem.out),
+            *(out, problem.out, algo, workspace, WORKSPACE_BYTES, stream),
+        )
+        if status:
+            raise NotImplementedError(f"cuBLASLt does not support the product: cublasLtMatmul returned {status}")
+
+    return call
 
 
 #: The function that ``multiply`` calls. A recorder of calls replaces it.
 RUN: Callable[..., None] = multiply_directly
 
-#: The fastest algorithms found in this process, by the product.
-_FOUND: dict[tuple[Any, ...], str] = {}
-
-
-def fastest(a: Tensor, b: Tensor, out: Tensor, *addend: Any) -> str:
-    """Return the fastest of the proposed algorithms, timed once for each product in a process.
-
-    Args:
-        addend: c, alpha and beta, as ``multiply`` takes them.
-    """
-    key = (a.device, a.shape, b.shape, b.stride(), a.dtype, *(part is None for part in addend))
-    if key not in _FOUND:
-        if capturing(a.device):
-            raise RuntimeError("call cublaslt once before capturing it in a CUDA graph: it times its algorithms")
-        times = {algorithm: _time(algorithm, a, b, out, *addend) for algorithm in _problem_of(a, b).proposals()}
-        _FOUND[key] = min(times, key=lambda algorithm: times[algorithm])
-    return _FOUND[key]
-
-
-def _time(algorithm: str, a: Tensor, b: Tensor, out: Tensor, c: Any = None, alpha: float = 1, beta: float = 0) -> float:
-    """Return the least milliseconds of three batches of ten calls; infinity if cuBLASLt refuses the algorithm."""
-    times = []
-    try:
-        for _ in range(4):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            for _ in range(10):
-                multiply_directly(algorithm, a, b, out, c, alpha, beta)
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-    except NotImplementedError:
-        return float("inf")
-    return min(float(elapsed) for elapsed in times[1:])
-
 
 @once_per_device
 def _workspace(device: torch.device) -> Tensor:
     return torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-
-
-def _problem_of(a: Tensor, b: Tensor) -> _Problem:
-    return _problem(a.device.index, a.shape[0], b.shape[1], a.shape[1], a.dtype, not b.is_contiguous())
 
 
 @functools.lru_cache(maxsize=1024)

@@ -56,7 +56,7 @@ def cublaslt(
 ) -> Tensor:
     """Multiply with the best of cuBLASLt's algorithms; torch takes the first. The kernel adds C, without a copy.
 
-    The algorithm is ``config``, else the entry of the GPU's table, else the fastest at the first call.
+    The algorithm is ``config``, else the entry of the GPU's table, else the first. ``lockstep tune`` writes the entry.
 
     Raises:
         NotImplementedError: the tensors are not on an NVIDIA GPU, or rows are not multiples of 16 bytes.
@@ -64,7 +64,7 @@ def cublaslt(
     out = _checked(a, b, c, beta, out)
     if reason := lt.refusal(a.device, a, b, out):
         raise NotImplementedError(reason)
-    algorithm = config or _tuned_algorithm(a, b, c) or lt.fastest(a, b, out, c, alpha, beta)
+    algorithm = config or _tuned_algorithm(a, b, c) or lt.first(a, b)
     lt.multiply(algorithm, a, b, out, c, alpha, beta)
     return out
 

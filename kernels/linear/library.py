@@ -34,7 +34,7 @@ def cublaslt(
 ) -> Tensor:
     """Multiply with the best of cuBLASLt's algorithms; torch takes the first.
 
-    The algorithm is ``config``, else the entry of the GPU's table, else the fastest at the first call.
+    The algorithm is ``config``, else the entry of the GPU's table, else the first. ``lockstep tune`` writes the entry.
 
     Raises:
         NotImplementedError: a bias, tensors that are not on an NVIDIA GPU, or rows that are not multiples of 16 bytes.
@@ -44,7 +44,7 @@ def cublaslt(
         raise NotImplementedError("cublaslt is called for 16-bit elements and without a bias")
     if reason := lt.refusal(x.device, x, weight, out):
         raise NotImplementedError(reason)
-    algorithm = config or tuned_algorithm(x, weight) or lt.fastest(x, weight.t(), out)
+    algorithm = config or tuned_algorithm(x, weight) or lt.first(x, weight.t())
     lt.multiply(algorithm, x, weight.t(), out)
     return out
 
