@@ -133,7 +133,7 @@ def is_time(change: FoundChange) -> bool:
 
 
 def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Return the alerts with their ``doubt``.
+    """Return the alerts with their ``doubt``, and with the machines whose alerts show the same step.
 
     An alert has a doubt if a higher alert of another machine shows the same step, or if most families of its machine
     move between levels at the same commit.
@@ -143,21 +143,23 @@ def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Al
     """
     restless = _restless(alerts)
     doubted = list(alerts)
-    leading: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    leading: dict[tuple[str, str], list[int]] = defaultdict(list)
     # A dense history has tens of thousands of alerts, of which few are open.
     open_ones = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
     for place in sorted(open_ones, key=lambda at: -rank_of(alerts[at])):
         alert = alerts[place]
         higher = leading[alert.family, alert.topic]
-        same = next((other for other in higher if _same_step(alert, other, position)), None)
-        if same and same.machine != alert.machine:
-            doubted[place] = replace(alert, doubt=f"the same step as on {same.machine}")
+        same = next((at for at in higher if _same_step(alert, alerts[at], position)), None)
+        first = alert if same is None else doubted[same]
+        if same is not None and first.machine != alert.machine:
+            doubted[place] = replace(alert, doubt=f"the same step as on {first.machine}")
+            doubted[same] = replace(first, also_on=tuple(sorted({*first.also_on, alert.machine})))
         elif (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
             doubted[place] = replace(
                 alert, doubt="most families of the machine return to earlier levels at that commit"
             )
         else:
-            higher.append(alert)
+            higher.append(place)
     return doubted
 
 

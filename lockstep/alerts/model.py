@@ -45,7 +45,7 @@ class Alert:
         cause: the cause of the largest part of the change.
         members: the series, worst first.
         since: date of ``commits[-1]``, ms since 1970.
-        also_on: other machines on which the family changed in overlapping commits.
+        also_on: other machines that show the same, in alerts of their own if numbers changed.
         owner: the owner that ``thresholds.toml`` names; "" if nobody owns the series.
         gone: whether the series are back at their old level.
         old: whether the change is too old to be reported.
@@ -85,16 +85,6 @@ class Alert:
     def known(self) -> bool:
         """Whether one of the alert's ``commits`` is certainly the culprit."""
         return bool(self.members) and not self.unknown
-
-    @property
-    def narrowed(self) -> bool:
-        """Whether measurements of other machines made the range of this machine's alert narrower."""
-        member_ends = {member.before for member in self.members}, {member.after for member in self.members}
-        return (
-            bool(self.also_on)
-            and "" not in member_ends[0]
-            and (self.before not in member_ends[0] or self.after not in member_ends[1])
-        )
 
     @property
     def range(self) -> str:

@@ -20,12 +20,5 @@ def reproduce(alert: Alert) -> str:
 
 
 def ends(alert: Alert) -> tuple[str, str]:
-    """Return the commits before and after the change; "" for an unknown commit, and for an alert without a change.
-
-    The commits are the ends of the alert's range. If other machines narrowed the range, the alert's machine may not
-    have measured the ends. Then the commits are the measured commits between which the worst series changed.
-    """
-    if not alert.members:
-        return "", ""
-    worst = alert.members[0]
-    return (worst.before, worst.after) if alert.narrowed else (alert.before, alert.after)
+    """Return the ends of the alert's range; "" for an unknown commit, and for an alert without a change."""
+    return (alert.before, alert.after) if alert.members else ("", "")

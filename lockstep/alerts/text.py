@@ -190,15 +190,13 @@ def culprits(alert: Alert) -> str:
     if alert.unknown:
         order = "in the order of their dates, " if alert.unknown in BY_DATE else ""
         return f"{span}, {order}and the commits in between are unknown: {remedy(alert.unknown, before, after)}"
-    # The change on the other machines may have another cause.
-    narrowed = f" (narrowed by {', '.join(alert.also_on)})" if alert.narrowed else ""
     if number == 1:
-        return f"commit {after}{narrowed}"
+        return f"commit {after}"
     if len(suspects) == 1:
         only = f"the only one of {number} in {span} that touches the packages under test"
-        return f"commit {suspects[0][:12]}, {only}{narrowed}"
+        return f"commit {suspects[0][:12]}, {only}"
     touching_note = f", of which {len(suspects)} touch the packages under test" if len(suspects) < number else ""
-    return f"one of {number} commits{touching_note}: {span}{narrowed}"
+    return f"one of {number} commits{touching_note}: {span}"
 
 
 def search_command(alert: Alert, number: int) -> str:

@@ -57,7 +57,7 @@ def test_a_step_of_several_machines_is_told_once():
     steps = [step(10, by=0.2), step(10, by=0.1, name=series(machine="b200"))]
     steps.append(step(15, by=0.05, name=series(machine="b200")))
     [first, second, third] = sorted(group(told(*steps), COMMITS), key=rank_of, reverse=True)
-    assert (first.machine, first.doubt) == ("h200", "")
+    assert (first.machine, first.doubt, first.also_on) == ("h200", "", ("b200",))
     assert (second.after, second.doubt) == (COMMITS[15], "")
     assert third.doubt == "the same step as on h200"
     assert explain(third).endswith("; the same step as on h200")

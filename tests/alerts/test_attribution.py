@@ -75,13 +75,6 @@ def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
     assert attribute(sides("toolchain", versions, versions)).kind == "own commit"
 
 
-def test_ranges_of_an_unknown_cause_are_narrowed_by_other_machines():
-    ours = sides("toolchain", {}, {}, first=8, last=12)
-    theirs = altered(sides("toolchain", {}, {}, first=11, last=15), series=series(machine="b200"))
-    there, here = alerts(ours, theirs)
-    assert here.commits == there.commits == (COMMITS[11], COMMITS[12])
-
-
 REASONS = ["no repository", "shallow", "unplaced", "missing", "branches"]
 
 
@@ -128,14 +121,6 @@ def test_ends_of_unknown_ranges_are_narrowed_by_what_was_measured():
     narrow = step(9, 12, name=series(case="M=1"), between=(COMMITS[12],), unknown="shallow")
     [alert] = alerts(wide, narrow)
     assert (alert.before, alert.commits, alert.unknown) == (COMMITS[8], (COMMITS[12],), "shallow")
-
-
-def test_an_unknown_range_and_one_of_another_machine_leave_each_other_alone():
-    ours = step(10, unknown="shallow")
-    theirs = step(8, 12, name=series(machine="b200"))
-    there, here = alerts(ours, theirs)
-    assert (here.commits, here.also_on) == ((COMMITS[10],), ())
-    assert (there.commits, there.also_on) == (tuple(COMMITS[8:13]), ())
 
 
 def test_only_commits_that_touch_the_packages_are_suspects():
@@ -383,28 +368,6 @@ def test_other_families_machines_and_ranges_are_other_alerts():
             ("b200", "linear", COMMITS[8], 1),
         ]
     )
-
-
-def test_the_range_is_intersected_over_the_machines():
-    ours, theirs = alerts(step(8, 12), step(11, 15, name=series(machine="b200")))[::-1]
-    assert {ours.commits, theirs.commits} == {(COMMITS[11], COMMITS[12])}
-    assert ours.before == theirs.before == COMMITS[10]
-    assert (ours.machine, ours.also_on) == ("h200", ("b200",))
-
-
-def test_a_range_names_the_machines_that_narrowed_it():
-    """One machine measured every commit, the other every fourth: what it says of one commit is the other's word."""
-    exact = step(11)
-    seldom = step(8, 12, name=series(machine="b200"))
-    there, here = alerts(exact, seldom)
-    assert (there.machine, there.commits, there.narrowed, here.narrowed) == ("b200", (COMMITS[11],), True, False)
-    assert culprits(there) == f"commit {COMMITS[11][:12]} (narrowed by h200)"
-    assert culprits(here) == f"commit {COMMITS[11][:12]}"
-    [alone] = alerts(seldom)
-    assert culprits(alone) == f"one of 5 commits: {COMMITS[7][:12]}..{COMMITS[12][:12]}"
-    [touching] = alerts(replace(seldom, touched=(COMMITS[9],)))
-    only = f"the only one of 5 in {COMMITS[7][:12]}..{COMMITS[12][:12]} that touches the packages under test"
-    assert culprits(touching) == f"commit {COMMITS[9][:12]}, {only}"
 
 
 def test_most_of_the_change_names_the_cause():

@@ -15,13 +15,6 @@ def test_the_ends_of_the_range_are_measured_at_the_worst_case():
     assert reproduce(alert) == f"lockstep gate {ends} --family linear {case}"
 
 
-def test_a_range_that_another_machine_narrowed_keeps_the_measured_ends():
-    [alert] = alerts(step())
-    member = replace(alert.members[0], before=COMMITS[8], after=COMMITS[12])
-    narrowed = replace(alert, members=(member,), also_on=("b200",))
-    assert f"--base {COMMITS[8][:12]} --head {COMMITS[12][:12]}" in reproduce(narrowed)
-
-
 @pytest.mark.parametrize("changes", [{"members": ()}, {"before": ""}])
 def test_without_a_change_or_its_beginning_there_is_no_command(changes):
     [alert] = alerts(step())

@@ -65,6 +65,14 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
     ]
 
 
+def test_a_tuned_table_is_as_near_as_the_kernel_itself():
+    changed = {"Word a comment": "kernels/linear/triton.py", "Tune": "kernels/linear/tables/h200.toml"}
+    changed["Another kernel"] = "kernels/linear/stream.py"
+    log = {COMMITS[at]: ("Ada", "2026-11-01", words, (path,)) for at, (words, path) in enumerate(changed.items())}
+    told = notes(COMMITS[:3], log, ("kernels",), COMMITS[:3], "linear", ("triton",))
+    assert [note.subject for note in told] == ["Tune", "Word a comment", "Another kernel"]
+
+
 def test_it_says_how_the_worst_series_was_measured():
     [alert] = alerts(step(9, noise=0.0031, clock="locked@1500", copied=2))
     assert tell(alert).measured == (

@@ -69,7 +69,7 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return with_doubts(_across_machines(alerts, position), position)
+    return with_doubts(alerts, position)
 
 
 def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
@@ -172,35 +172,6 @@ def _narrowed(cause: Cause, commits: Sequence[str]) -> Cause:
     """Return the cause without the evidence that names commits outside the alert's range."""
     left = tuple(fact for fact in cause.evidence if fact.what != "commit" or fact.after in commits)
     return replace(cause, evidence=left) if len(left) < len(cause.evidence) else cause
-
-
-def _across_machines(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Narrow the range of each alert by the alerts of the same family on other machines that share a commit with it."""
-    at: dict[tuple[str, Topic, str], list[Alert]] = defaultdict(list)
-    for alert in alerts:
-        for commit in _culprits(alert):
-            at[alert.family, alert.topic, commit].append(alert)
-    narrowed = []
-    for alert in alerts:
-        own_culprits = _culprits(alert)
-        meeting = [other for commit in own_culprits for other in at[alert.family, alert.topic, commit]]
-        others = [other for other in meeting if other.machine != alert.machine]
-        if not others:
-            narrowed.append(alert)
-            continue
-        shared = set(alert.commits).intersection(*(other.commits for other in others))
-        commits = tuple(commit for commit in alert.commits if commit in shared) or alert.commits
-        machines = tuple(sorted({other.machine for other in others}))
-        before = _latest_before([alert.before, *(other.before for other in others)], commits, position) or alert.before
-        narrowed.append(
-            replace(alert, commits=commits, before=before, also_on=machines, cause=_narrowed(alert.cause, commits))
-        )
-    return narrowed
-
-
-def _culprits(alert: Alert) -> tuple[str, ...]:
-    """Return the commits that may have changed the family's own code; () if no commit did, or if they are unknown."""
-    return alert.commits if alert.cause.kind in ("own commit", "unknown cause") and not alert.unknown else ()
 
 
 def _latest_before(candidates: Sequence[str], commits: Sequence[str], position: Mapping[str, int]) -> str:

@@ -72,7 +72,8 @@ def notes(
         packages: folders of the packages under test.
         touching: the commits that change the packages under test.
         family: the family's name. A file of the packages is the kernel's if its path has the words of this name.
-        names: the names of the variant and its kernels; a file with their words comes before others.
+        names: the names of the variant and its kernels; a file with their words comes before others. A table of tuned
+            configurations counts for all of them.
     """
     folders = tuple("" if path == "." else f"{path.rstrip('/')}/" for path in packages)
     wanted, also = _words(family), {word for name in names for word in _words(name)}
@@ -82,9 +83,10 @@ def notes(
             continue
         author, day, subject, changed = log[commit]
         files = [path for path in changed if wanted and path.startswith(folders) and wanted <= _words(path)]
-        files.sort(key=lambda path: -len(also & _words(path)))
+        near = {path: len(also) if "tables" in _words(path) else len(also & _words(path)) for path in files}
+        files.sort(key=lambda path: -near[path])
         touches = "kernel" if files else "packages" if commit in touching else ""
-        nearness = (2 + len(also & _words(files[0]))) if files else bool(touches)
+        nearness = 2 + near[files[0]] if files else bool(touches)
         note = CommitNote(commit, author, day, subject[:_LONGEST], touches, tuple(files[:_MOST_FILES]))
         ranked.append((-nearness, -place, note))
     return tuple(note for *_, note in sorted(ranked, key=lambda entry: entry[:2])[:MOST])
