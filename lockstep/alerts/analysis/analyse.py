@@ -7,23 +7,20 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from lockstep.alerts.analysis.analyse_machine import PARALLEL_POINTS, analyse_machine
+from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.judging import judged, threshold_of, unreported_because
 from lockstep.alerts.analysis.stopped_series import dead_machines, is_old, silence
-from lockstep.alerts.analysis.stored_analysis import MachineAnalysis, is_analysed
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.sync import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.history.snapshot import Results
-from lockstep.processes.end_with_parent import pool
 from lockstep.suite.thresholds import Thresholds
 
 
@@ -82,8 +79,8 @@ def analyse_results(
     series: dict[tuple[str, str, str], int] = {}
     # The commits of a machine that measured none on the line may have nothing to do with one another.
     chosen = [name for name in results.machines if results.on_line(name)]
-    for analysis in _analyse_machines(results, chosen, ranges, file):
-        name = analysis.machine
+    for name in chosen:
+        analysis = analyse_machine(results, name, ranges, file)
         commits[name] = tuple(commit.hash for commit in results.commits(name))
         # What happened before a branch forked is said of the line that it forked from.
         own = set(commits[name][results.begins(name) :])
@@ -138,32 +135,6 @@ def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ..
 
 def _ms(time: datetime.datetime) -> int:
     return int(time.timestamp() * 1000)
-
-
-def _analyse_machines(
-    results: Results, machines: Sequence[str], ranges: Ranges, file: AnalysisFile
-) -> Iterator[MachineAnalysis]:
-    """Yield the analysis of each machine. If there are many points, two processes analyse two machines at a time."""
-    new = [name for name in machines if not is_analysed(file, name, results.state(name))]
-    points = sum(results.count(name) * len(results.commits(name)) for name in new)
-    if len(new) < 2 or points < PARALLEL_POINTS:
-        yield from (analyse_machine(results, name, ranges, file, processes=2) for name in machines)
-        return
-    # Forked workers inherit the results. They write into the file, and return only the data for alerts.
-    with pool(2, _share, (results, ranges, file)) as workers:
-        yield from workers.map(_analyse_shared, machines)
-
-
-_SHARED: list[tuple[Results, Ranges, AnalysisFile]] = []
-
-
-def _share(*shared: Any) -> None:
-    _SHARED[:] = [shared]
-
-
-def _analyse_shared(machine: str) -> MachineAnalysis:
-    [(results, ranges, file)] = _SHARED
-    return analyse_machine(results, machine, ranges, file)
 
 
 class _Reporter:

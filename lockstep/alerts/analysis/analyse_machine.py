@@ -40,14 +40,11 @@ from lockstep.history.snapshot import Results
 PARALLEL_POINTS = 50_000
 
 
-def analyse_machine(
-    results: Results, machine: str, ranges: Ranges, file: AnalysisFile, processes: int = 1
-) -> MachineAnalysis:
+def analyse_machine(results: Results, machine: str, ranges: Ranges, file: AnalysisFile) -> MachineAnalysis:
     """Find the changes of a machine's series with their causes, and its freshness alerts.
 
     Args:
         file: the file that holds the last analysis, and receives this one.
-        processes: the number of processes that share the series.
     """
     hashes = [commit.hash for commit in results.commits(machine)]
     ranges.learn(hashes)
@@ -55,13 +52,13 @@ def analyse_machine(
     state, known_ranges = results.state(machine), f"{ranges.text}\n{ranges.lacking(hashes)}"
     stored = read_analysis(file, machine, state, known_ranges)
     if stored is None:
-        stored, detected = _analysed(results, machine, ranges, file, processes)
+        stored, detected = _analysed(results, machine, ranges, file)
         write_analysis(file, stored, state, known_ranges, detected)
     return stored
 
 
 def _analysed(
-    results: Results, machine: str, ranges: Ranges, file: AnalysisFile, processes: int
+    results: Results, machine: str, ranges: Ranges, file: AnalysisFile
 ) -> tuple[MachineAnalysis, Sequence[DetectedSeries]]:
     order = {series: place for place, series in enumerate(results.series(machine=machine))}
     trends = sorted(results.trends(order), key=lambda trend: order[trend.series])
@@ -71,7 +68,7 @@ def _analysed(
     )
     series = followed(trends, results.numbers(machine), baselines)
     noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
-    detected = _detect(noisy, read_known(file, machine), processes)
+    detected = _detect(noisy, read_known(file, machine))
     found: list[tuple[Followed, Sequence[Change]]] = [
         *((replace(one, noise=state.noise), state.found.changes) for one, state in zip(noisy, detected, strict=True)),
         *((one_series, _exact(one_series)) for one_series in series if one_series.trend.benchmark.exact),
@@ -95,17 +92,16 @@ def _exact(followed_series: Followed) -> Sequence[Change]:
     return exact_changes(followed_series.values.values)
 
 
-def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known], processes: int) -> list[DetectedSeries]:
+def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known]) -> list[DetectedSeries]:
     """Return what the detector finds in each series. A known series is continued if its first points are the same.
 
     Args:
         known: what the last analysis left, by the number of the series and the index of its benchmark version.
-        processes: the number of processes that share the work if there are many new points.
     """
     states = [_state(known.get((one.number, one.version)), one.values) for one in series]
     new = sum(len(one.values) - (state.done if state else 0) for one, state in zip(series, states, strict=True))
     values = [one.values for one in series]
-    found = continue_many(values, states, processes=processes if new > PARALLEL_POINTS else 1)
+    found = continue_many(values, states, processes=2 if new > PARALLEL_POINTS else 1)
     return [
         DetectedSeries(one.number, one.version, len(one.values), _checksum(one.values, len(one.values)), *detected)
         for one, detected in zip(series, found, strict=True)

@@ -149,16 +149,6 @@ def read_analysis(file: AnalysisFile, machine: str, state: str, ranges: str | No
         return None
 
 
-def is_analysed(file: AnalysisFile, machine: str, state: str) -> bool:
-    """Return whether the file has an analysis of a machine's results."""
-    try:
-        with file.reading() as connection:
-            query = "SELECT 1 FROM analysis WHERE (machine, state) = (?, ?)"
-            return connection.execute(query, (machine, state)).fetchone() is not None
-    except MissingAnalyses:
-        return False
-
-
 def read_known(file: AnalysisFile, machine: str) -> dict[tuple[int, int], Known]:
     """Return what the last analysis of a machine left, by the number of the series and its version."""
     try:
