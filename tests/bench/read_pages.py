@@ -118,7 +118,8 @@ class Reader:
             for row in self.draw.sample(rows, min(2, len(rows))):
                 address = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
                 kept = {**address, "l2": row["l2"] or "", "quantity": "", "zoom": []}
-                shown = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
+                light = {"colours.data": "light", "series-axis.value": "order", "family-axis.value": "order"}
+                shown = {"series-quantity.value": "latency", "series-address.data": kept, **light}
                 self.timed("series", "series-facts.children", shown)
                 family = {
                     "family-machine.value": machine,
@@ -127,7 +128,7 @@ class Reader:
                     "family-quantities.value": ["latency"],
                     "family-variants.value": [row["variant"]],
                     "family-suite.data": row["family"],
-                    "colours.data": "light",
+                    **light,
                 }
                 self.timed("family", "family-trend.children", family)
             hashes = [one["hash"] for one in json.loads(self.get(f"/api/v1/commits/{quote(machine)}"))]

@@ -94,7 +94,7 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
     draw = random.Random(1)
     keys = sorted(results.keys(machine).keys)
     commits = results.commits(machine)
-    light = {"colours.data": "light"}
+    light = {"colours.data": "light", "series-axis.value": "order", "family-axis.value": "order"}
 
     def chosen() -> dict[str, object]:
         since = draw.choice(commits).hash

@@ -177,6 +177,17 @@ def test_newest_rows_are_read_from_the_newest_commit_where_it_has_all(trees, mon
     assert len(asked) == 1
 
 
+def test_the_trends_of_all_families_are_read_at_once(trees, monkeypatch):
+    """With a query a family, the overview of 20 families took 1.2 s of 1.4 for their trends."""
+    results = trees[FEW].current()
+    stood = overview.statuses_of(results, "machine-0", "all", 0, Findings(trees[FEW].cache, trees[FEW].root))
+    asked = []
+    ask = Reader._ask
+    monkeypatch.setattr(Reader, "_ask", lambda self, sql, given: asked.append(sql) or ask(self, sql, given))
+    assert len(cells(families(results, stood))) == MOST_SUITES
+    assert len(asked) == 1
+
+
 def test_the_keys_of_a_suite_are_looked_up(trees):
     results = trees[FEW].current()
     assert suites(results) is suites(results)
