@@ -34,7 +34,7 @@ class Table(Protocol):
 T = TypeVar("T", bound=Table)
 
 #: Maximum number of rows that a browser gets of a table, and sorts and filters.
-MOST_ROWS = 1000
+MOST_ROWS = 500
 
 #: Values of all rows, by field of the grid's rows; ``None`` for rows without a value.
 Columns = Mapping[str, Sequence[Any]]

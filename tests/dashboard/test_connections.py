@@ -215,30 +215,20 @@ def test_a_worker_ends_with_its_master(tmp_path):
 HEAVY = f"GET /api/v1/points/{MACHINE}/latest HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: %s\r\n\r\n"
 
 
-def test_programs_of_one_client_behind_a_proxy_leave_threads_to_everybody_else(tmp_path):
+def test_programs_of_one_client_wait_in_a_short_line_and_leave_threads_to_everybody_else(tmp_path):
     process, port = started(tmp_path, 1, "--proxy", "127.0.0.1", cases=3500)
     try:
         assert len(answer_to(port, HEAVY % "192.0.2.1")) > 5 << 20
-        with clients(port, 24, (HEAVY % "192.0.2.7").encode()):
+        with clients(port, 24, (HEAVY % "192.0.2.7").encode()) as several:
             asked(port)
             for path in ("/healthz", "/metrics", "/", "/api/v1/machines"):
                 for client in ("192.0.2.7", "192.0.2.8"):
                     if (path, client) != ("/api/v1/machines", "192.0.2.7"):
                         assert answer_to(port, HEALTH.decode().replace("/healthz", path), client), (path, client)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        process.stdout.close()
-
-
-def test_a_client_of_the_api_waits_in_a_short_line(tmp_path):
-    process, port = started(tmp_path, 1, cases=3500)
-    try:
-        with clients(port, 24, (HEAVY % "").encode()) as several:
             statuses = [one_answer(one)[0] for one in several]
         assert set(statuses) == {200, 429}
         assert statuses.count(200) >= MOST_WAITING
-        assert one_answer_of(port, HEAVY % "") == 200
+        assert one_answer_of(port, HEAVY % "192.0.2.7") == 200
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)

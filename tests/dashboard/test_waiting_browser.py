@@ -136,8 +136,10 @@ def slow_computer(held):
     held.poll("v1")
 
 
-@pytest.mark.parametrize("tree", ["kernels", "rates"])
-@pytest.mark.parametrize("course", [slow_polls, restless_polls, other_colours, slow_computer])
+@pytest.mark.parametrize(
+    ("tree", "course"),
+    [("kernels", slow_polls), ("rates", restless_polls), ("kernels", other_colours), ("rates", slow_computer)],
+)
 def test_every_first_visit_fills_the_overview(window, sites, tree, course):
     held = Held(window.open(1400, 900))
     held.page.goto(sites[tree])
