@@ -10,7 +10,6 @@ import numpy as np
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import reported_changes
-from lockstep.history.display_names import natural
 from lockstep.history.model import Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
@@ -68,12 +67,12 @@ def first_cache(
 def first_cases(
     results: Results, machine: str, suite: str, l2: str, cases: Sequence[str], findings: MachineFindings | None
 ) -> list[str]:
-    """Return the cases that a family page selects: the machine's most informative cases, small shapes first.
+    """Return the cases that a family page selects: the machine's most informative cases.
 
     A machine without numbers in this cache state gets the first of ``cases``.
     """
     known_cases = [case for case, state in informative_cases(results, machine, suite, findings) if case and state == l2]
-    return sorted(known_cases[:FIRST_CASES], key=natural) or [case for case in cases if case][:FIRST_CASES]
+    return known_cases[:FIRST_CASES] or [case for case in cases if case][:FIRST_CASES]
 
 
 def _history(trend: Trend) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from tools.pictures.pages import FOR_README
 ROOT = Path(__file__).parents[2]
 
 #: Bytes that a picture in the repository may have.
-MOST = 300_000
+MOST = 150_000
 
 
 def dimensions(picture):
