@@ -21,13 +21,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     // Put one value a key into the address; the last argument names the keys. Default values are left out.
     address: (...given) => {
       const { path, keys, usual = {} } = given.pop();
-      const query = keys
-        .map((key, at) => [key, given[at]])
-        .filter(([, value]) => value !== null && value !== undefined && value !== "")
-        .filter(([key, value]) => usual[key] !== value)
-        .map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
-      history.replaceState(history.state, "", query.length ? `${path}?${query.join("&")}` : path);
-      return dash_clientside.no_update;
+      const chosen = keys.map((key, at) => [key, given[at]]).filter(([key, value]) => usual[key] !== value);
+      return lockstepAddress(path, Object.fromEntries(chosen));
     },
 
     // The time of the reader's visit before this session, by the server's clock; a reload does not count as a visit.
@@ -43,11 +38,6 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       const grid = dash_clientside.callback_context.triggered[0]?.prop_id.split(".")[0];
       const row = clicked && grid && dash_ag_grid.getApi(grid).getRowNode(clicked.rowId);
       return row?.data ? row.data.href : dash_clientside.no_update;
-    },
-
-    overviewLink: (machine, l2, since, quantity, search) => {
-      const query = { machine, l2, since, quantity, search };
-      return lockstepAddress("/", query);
     },
 
     // The zoom of a trend for the address. Another machine has other commits and resets it. The last argument is the
@@ -69,35 +59,20 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom, axis: axis === "date" && axis });
     },
 
-    // replaceState, not dcc.Location, which would build the page again after every choice.
     permalink: (machine, cases, l2, quantities, variants, zoom, axis, suite) => {
-      const query = [
-        ...(cases || []).map((one) => ["case", one]),
-        ...(quantities || []).map((one) => ["quantity", one]),
-        ...(variants || []).map((one) => ["variants", one]),
-        ...(l2 ? [["l2", l2]] : []),
-        ...(zoom ? [["zoom", zoom]] : []),
-        ...(axis === "date" ? [["axis", axis]] : []),
-      ].map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
-      const path = lockstepPath(`/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`);
-      history.replaceState(history.state, "", `${path}?${query.join("&")}`);
-      return dash_clientside.no_update;
+      const query = { case: cases, quantity: quantities, variants, l2, zoom, axis: axis === "date" && axis };
+      return lockstepAddress(`/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`, query);
     },
   },
 });
 
-// The dashboard may be below a path of its host.
-function lockstepPath(page) {
-  const { requests_pathname_prefix: root } = JSON.parse(document.getElementById("_dash-config").textContent);
-  return root + page.slice(1);
-}
-
-// replaceState, not dcc.Location, which would build the page again after every choice.
+// Write a page's choices into the address; a key may have several values. replaceState, not dcc.Location, which would
+// build the page again after every choice. The dashboard may be below a path of its host.
 function lockstepAddress(page, query) {
-  const path = lockstepPath(page);
-  const parts = Object.entries(query).filter(([, value]) => value);
-  const text = parts.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
-  history.replaceState(history.state, "", text ? `${path}?${text}` : path);
+  const { requests_pathname_prefix: root } = JSON.parse(document.getElementById("_dash-config").textContent);
+  const pairs = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]));
+  const text = pairs.filter(([, value]) => value).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  history.replaceState(history.state, "", root + page.slice(1) + (text && `?${text}`));
   return dash_clientside.no_update;
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import numpy as np
-from dash import Dash, Input, Output, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
@@ -43,6 +43,9 @@ from lockstep.history.store import Store
 MOST_COMMITS = 300
 
 _CONTROLS = ("machine", "l2", "since", "quantity")
+
+#: Keys of the address.
+_KEYS = (*_CONTROLS, "search")
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
@@ -87,6 +90,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             grid("overview-grid", shown_columns, _most(results), "No series match."),
             html.P(id="overview-more", className="dim"),
             dcc.Download(id="overview-file"),
+            dcc.Store(id="overview-path", data={"path": "/", "keys": _KEYS}),
         ]
     )
 
@@ -134,12 +138,9 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
     register_rows(app, store, findings)
     open_rows(app, "overview-grid")
-    in_browser(
-        app,
-        "overviewLink",
-        Output("overview-cards", "data-link"),
-        *(Input(f"overview-{name}", "value") for name in (*_CONTROLS, "search")),
-    )
+    chosen_values = [Input(f"overview-{name}", "value") for name in _KEYS]
+    path = State("overview-path", "data")
+    in_browser(app, "address", Output("overview-path", "modified_timestamp"), *chosen_values, path)
 
 
 @remembered

@@ -73,6 +73,8 @@ def test_a_reader_finds_the_way_below_the_path(app, here, visit):
         page.wait_for_url("**/lockstep/series/**")
         page.locator("header a", has_text="Alerts").click()
         page.wait_for_url("**/lockstep/alerts**")
+        page.get_by_text("All", exact=True).click()
+        page.wait_for_url(f"{site}{ROOT}/alerts?state=all")
         page.locator("#alerts-list a.row").first.click()
         page.wait_for_url("**/lockstep/alert/*")
         page.locator("#alert-body .graph").first.wait_for()
