@@ -6,7 +6,7 @@ Each page of a machine with 60,000 series needs as many rows. As objects, they w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -52,26 +52,6 @@ class MachineFacts:
     benchmarks: Mapping[str, Benchmark]
 
 
-class _View(Mapping[str, NDArray[Any]]):
-    """Selects rows from longer columns. A column is copied when it is first used."""
-
-    def __init__(self, columns: Columns, places: Indices) -> None:
-        self.base, self.places = columns, places
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        column: NDArray[Any] = self.base[name][self.places]
-        return column
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.base
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.base)
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-
 class RowTable(Sequence[Row]):
     """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
 
@@ -86,10 +66,9 @@ class RowTable(Sequence[Row]):
     def __init__(self, machine: MachineFacts, columns: Columns) -> None:
         self._machine = machine
         self.columns = columns
-        self._length = len(columns.places if isinstance(columns, _View) else columns["key"])
 
     def __len__(self) -> int:
-        return self._length
+        return len(self.columns["key"])
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -101,11 +80,8 @@ class RowTable(Sequence[Row]):
         return self.select(np.arange(len(self))[index]) if isinstance(index, slice) else self._row(index)
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
-        """Return a table of the rows at these indices, or of those in a mask. Columns are copied when first used."""
-        places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-        if isinstance(self.columns, _View):
-            return RowTable(self._machine, _View(self.columns.base, self.columns.places[places]))
-        return RowTable(self._machine, _View(self.columns, places))
+        """Return a table of the rows at these indices, or of those in a mask."""
+        return RowTable(self._machine, {name: column[chosen] for name, column in self.columns.items()})
 
     def of(self, keys: Iterable[SeriesKey]) -> RowTable:
         """Return a table of the rows with these keys."""
@@ -120,12 +96,7 @@ class RowTable(Sequence[Row]):
 
     def at(self, name: str, index: int) -> Any:
         """Return the value of a column in a row; NaN if the table lacks the column."""
-        columns = self.columns
-        if name not in columns:
-            return math.nan
-        if isinstance(columns, _View):
-            return columns.base[name][columns.places[index]]
-        return columns[name][index]
+        return self.columns[name][index] if name in self.columns else math.nan
 
     def column(self, name: str) -> Floats:
         """Return a column of numbers; NaN in all rows if the table lacks the column."""
