@@ -186,7 +186,6 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
 
     write_foreign(results, "commit", commits, step(1e-3, 1.1e-3), requirements=lambda n: {"numpy": "1"})
     write_foreign(results, "unrecorded", commits, step(1e-3, 1.1e-3))
-    write_foreign(results, "settings", commits, step(1e-3, 1.3e-3), number=step(10, 1))
     write_foreign(results, "toolchain", commits, step(1e-3, 1.2e-3), requirements=step({"numpy": "1"}, {"numpy": "2"}))
     write_foreign(results, "quiet", commits, lambda n: 1e-3)
     found = Store.open(results, cache=tmp_path / "cache").current()
@@ -195,12 +194,10 @@ def test_another_projects_tree_is_explained_by_what_asv_stores(tmp_path):
     assert {machine: one.cause.kind for machine, one in alerts.items()} == {
         "commit": "own commit",
         "unrecorded": "unknown cause",
-        "settings": "protocol",
         "toolchain": "toolchain",
     }
     assert (alerts["commit"].family, alerts["commit"].commits) == ("sorting.TimeSort", (commits[AT],))
     assert alerts["commit"].members[0].series.label.startswith("sorting.TimeSort.time_sort size=")
-    assert alerts["settings"].cause.sentence == "only the sampling changed: calls a sample 10 → 1"
     assert "numpy 1 → 2" in alerts["toolchain"].cause.sentence
 
 

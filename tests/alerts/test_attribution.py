@@ -1,15 +1,10 @@
 """Every change gets the cause that its surroundings speak for, and the changes of one event become one alert."""
 
 import math
-import random
 from dataclasses import replace
-from types import SimpleNamespace
 
-import asv_runner.benchmarks.time as asv_time
 import pytest
 from alerting import COMMITS, alerts, altered, series, step, told
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.cause.attribution import attribute
@@ -244,95 +239,6 @@ def test_a_change_of_protocol_is_not_a_regression(field, before, after):
 
 def test_another_version_of_the_benchmark_is_another_way():
     assert attribute(sides("version", "aa", "bb")).sentence == "it is measured differently: benchmark version aa → bb"
-
-
-def test_sampling_alone_is_another_way_of_measuring():
-    changed = sides("sampling", {"number": 1, "repeat": 10}, {"number": 100, "repeat": 10})
-    assert attribute(changed).sentence == "only the sampling changed: calls a sample 1 → 100"
-    assert attribute(sides("sampling", {"repeat": 10}, {"repeat": 2})).kind == "protocol"
-    upgraded = replace(changed.before, toolchain=TORCH[0]), replace(changed.after, toolchain=TORCH[1])
-    assert attribute(replace(changed, before=upgraded[0], after=upgraded[1])).kind == "toolchain"
-    moved = replace(changed.before, machine={"cpu": "A"}), replace(changed.after, machine={"cpu": "B"})
-    assert attribute(replace(changed, before=moved[0], after=moved[1])).kind == "machine"
-    newer = replace(changed, before=replace(changed.before, version="a"), after=replace(changed.after, version="b"))
-    assert texts(attribute(newer)) == ["benchmark version a → b", "calls a sample 1 → 100"]
-    assert attribute(sides("sampling", {}, {"repeat": 2})).kind == "own commit"
-    assert attribute(sides("sampling", {"repeat": 2}, {})).kind == "own commit"
-
-
-def test_fewer_calls_because_each_takes_longer_are_no_change_of_settings():
-    assert attribute(sides("sampling", {"number": 1000}, {"number": 140}, by=6.0)).kind == "own commit"
-    assert attribute(sides("sampling", {"number": 1000}, {"number": 700})).kind == "own commit"
-
-
-@given(number=st.integers(1, 10**6), repeat=st.integers(1, 100), log=st.floats(-5, 5).filter(bool))
-def test_equal_sampling_on_both_sides_is_not_a_change(number, repeat, log):
-    same = {"number": number, "repeat": repeat}
-    assert attribute(sides("sampling", same, same, by=math.expm1(log))).kind == "own commit"
-
-
-def asv_sampling(seconds, seed, sample_time=0.01):
-    """Number and repeat that asv's own loop settles on for calls of about ``seconds``; the clock is the test's."""
-    dice, now = random.Random(seed), [0.0]
-
-    def timeit(number):
-        taken = seconds * number * dice.uniform(0.95, 1.05)
-        now[0] += taken
-        return taken
-
-    benchmark = SimpleNamespace(sample_time=sample_time, _setups=())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asv_time, "wall_timer", lambda: now[0])
-        samples, number = asv_time.TimeBenchmark.benchmark_timing(
-            benchmark,
-            SimpleNamespace(timeit=timeit),
-            min_repeat=1,
-            max_repeat=10,
-            max_time=20.0,
-            warmup_time=0.1,
-            number=0,
-            min_run_count=2,
-        )
-    return {"number": number, "repeat": len(samples)}
-
-
-@given(
-    seconds=st.floats(-7, 1.5).map(lambda power: 10**power),
-    by=st.floats(-4, 4).filter(lambda log: abs(log) > 0.01).map(math.expm1),
-    seed=st.integers(),
-)
-def test_sampling_chosen_by_asv_is_not_a_change(seconds, by, seed):
-    before, after = asv_sampling(seconds, seed), asv_sampling(seconds * (1 + by), seed + 1)
-    assert attribute(sides("sampling", before, after, by=by)).kind == "own commit", (before, after)
-
-
-@given(
-    seconds=st.floats(-7, -4).map(lambda power: 10**power),
-    by=st.sampled_from([-0.6, -0.2, 0.05, 0.5, 2.0]),
-    factor=st.sampled_from([0.05, 0.2, 5, 20]),
-    seed=st.integers(),
-)
-def test_a_number_that_does_not_follow_from_the_time_is_a_change_of_sampling(seconds, by, factor, seed):
-    before = asv_sampling(seconds, seed)
-    after = asv_sampling(seconds * (1 + by), seed + 1, sample_time=0.01 * factor)
-    assert attribute(sides("sampling", before, after, by=by)).kind == "protocol", (before, after)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "by", "kind"),
-    [
-        ({"number": 1}, {"number": 1}, 2.0, "own commit"),  # pinned, or slower than a sample should last
-        ({"number": 1}, {"number": 2}, -0.95, "own commit"),  # how much slower, one call does not say
-        ({"number": 5}, {"number": 1}, 99.0, "own commit"),
-        ({"number": 1}, {"number": 100}, -0.6, "protocol"),
-        ({"number": 100}, {"number": 1}, 0.1, "protocol"),
-        ({"number": 100}, {"number": 300}, 2.0, "protocol"),  # more calls although each takes longer
-        ({"repeat": 10}, {"repeat": 2}, 7.0, "own commit"),  # as many samples as the time has room for
-        ({"repeat": 10}, {"repeat": 2}, -0.5, "protocol"),
-    ],
-)
-def test_sampling_at_its_limits(before, after, by, kind):
-    assert attribute(sides("sampling", before, after, by=by)).kind == kind
 
 
 def test_measured_twice_with_nothing_different_is_unexplained():

@@ -113,19 +113,15 @@ class StepBuilder:
         commit = self._commits[int(trend.commit[index])].hash
         run = self._results.runs[int(trend.run[index])]
         version = self._results.versions[int(trend.version[index])]
-        # A suite of Lockstep takes samples until a stop rule ends them, so their number is not a setting.
-        chosen = {} if trend.benchmark.measured else {"number": trend.number[index], "repeat": trend.repeat[index]}
-        sampling = {name: int(value) for name, value in chosen.items() if value > 0}
         lockstep_series = trend.series if trend.benchmark.ours else None
         gpu = int(trend.gpu[index])
-        facts_key = (int(trend.run[index]), version, gpu, *sampling.items(), lockstep_series)
+        facts_key = (int(trend.run[index]), version, gpu, lockstep_series)
         # Thousands of changes have the same facts and share one object.
         if facts_key not in self._shared:
             self._shared[facts_key] = Facts(
                 commit=commit,
                 version=version,
                 protocol=_protocol(run),
-                sampling=sampling,
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
                 # A run may have measured its series on several GPUs.
                 machine=_hardware(run) | ({"gpu_uuid": unpacked(gpu)[:8]} if gpu else {}),

@@ -47,10 +47,6 @@ GPUS_DIFFER = 0.03
 #: Relative difference between two runs on one GPU (docs/evidence/measuring.md).
 _REPEATED = 0.003
 
-#: Natural log of the factor by which asv's numbers of calls and samples vary by chance. asv chooses them within about a
-#: factor of two: its ``benchmark_timing`` raises the number by a factor of 1.1 to 10 until a sample lasts long enough.
-_CHOSEN = math.log(2.5)
-
 
 def explained(step: Step) -> FoundChange:
     """Return the change of a step with its cause."""
@@ -71,39 +67,7 @@ def _protocol(step: Step) -> Cause | None:
     changed = list(_changed(before.protocol, after.protocol))
     if before.version != after.version:
         changed.append(Evidence("benchmark version", before.version, after.version))
-    sampling = list(_sampling(step))
-    if changed:
-        return Cause("protocol", f"it is measured differently: {_listed(changed)}", (*changed, *sampling))
-    if sampling and not [*_changed(before.toolchain, after.toolchain), *_changed(before.machine, after.machine)]:
-        return Cause("protocol", f"only the sampling changed: {_listed(sampling)}", tuple(sampling))
-    return None
-
-
-def _sampling(step: Step) -> Iterator[Evidence]:
-    """Yield the sampling settings that somebody changed, without those that asv adapted to a changed time.
-
-    asv stores the values that it used, not the values that were requested. If asv chooses the values itself, they
-    depend on the time of a call: a sample has as many calls as fill ``sample_time``, at least one, and asv takes as
-    many samples as fit into ``max_time``. A value that is equal before and after did not change, even if the time did.
-    """
-    for name in sorted(step.before.sampling.keys() & step.after.sampling.keys()):
-        before, after = step.before.sampling[name], step.after.sampling[name]
-        if before != after and not _follows_from_time(name, before, after, step.change.size):
-            yield Evidence("calls a sample" if name == "number" else "samples", str(before), str(after))
-
-
-def _follows_from_time(name: str, before: int, after: int, size: float) -> bool:
-    """Return whether asv may have changed ``before`` to ``after`` because the time changed by ``size`` (log).
-
-    The number of calls is inversely proportional to the time. It is never below one, so the number one says only that a
-    call takes at least ``sample_time``. The number of samples also falls when the time rises, or stays equal while all
-    samples together take less than ``max_time``.
-    """
-    changed = math.log(after / before)
-    low, high = (-size, -size) if name == "number" else (min(0.0, -size), max(0.0, -size))
-    changed_enough = changed >= low - _CHOSEN or (name == "number" and before == 1)
-    not_too_much = changed <= high + _CHOSEN or (name == "number" and after == 1)
-    return changed_enough and not_too_much
+    return Cause("protocol", f"it is measured differently: {_listed(changed)}", tuple(changed)) if changed else None
 
 
 def _gpu_moved(step: Step) -> Cause | None:

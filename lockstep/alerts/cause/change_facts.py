@@ -18,7 +18,6 @@ class Facts:
         commit: full hash.
         version: digest of the benchmark definition, asv's benchmark version.
         protocol: protocol version, clock state, math flags.
-        sampling: asv's sampling, if stored: "number" of calls per sample, "repeat" of samples.
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
         code: description of the machine code, see ``lockstep.record.model.Record.code``; ``None`` if unknown.
@@ -27,7 +26,6 @@ class Facts:
     commit: str
     version: str = ""
     protocol: Mapping[str, str] = field(default_factory=dict)
-    sampling: Mapping[str, int] = field(default_factory=dict)
     toolchain: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
