@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -82,10 +82,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         results = store.current()
         tracked, events = service.alerts.alert(number), service.alerts.log(number)
         can = possible(tracked.state) | (ENDINGS.keys() if "resolve" in possible(tracked.state) else set())
-        silent = tracked.alert.topic == "silent"
-        archived = service.alerts.archived_on(tracked.alert.machine, MOST_SERIES) if silent else []
         return (
-            body(tracked, results, scheme, archived),
+            body(tracked, results, scheme),
             history(events),
             *(name not in can for name in ACTIONS),
         )
@@ -117,17 +115,10 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             return said, no_update, "Write the reason or the comment first." if missing else ""
 
 
-def body(
-    tracked: Tracked,
-    results: Results,
-    scheme: Scheme,
-    archived: Sequence[Tracked] = (),
-    source: bool = True,
-) -> list[Any]:
+def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True) -> list[Any]:
     """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
-        archived: alerts of a machine without new results, which wait until the machine reports again.
         source: whether a server can answer with the source before and after.
     """
     alert, story = tracked.alert, tell(tracked.alert, tracked.id)
@@ -164,15 +155,6 @@ def body(
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     parts += [*since(story, alert, results), *why(story, alert, source)]
     parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
-    if archived:
-        archived_rows = [
-            [html.Td(str(archived_alert.id), className="number dim"), html.Td(alert_link(archived_alert))]
-            for archived_alert in archived
-        ]
-        parts += [
-            html.H2("Archived until the machine reports again"),
-            table(("No.", "What"), archived_rows, "Archived"),
-        ]
     return parts
 
 

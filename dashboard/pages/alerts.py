@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, cast
 
 import dash_mantine_components as dmc
@@ -18,7 +17,7 @@ from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.text import amount, archive, headline, location, status
+from lockstep.alerts.text import amount, headline, location, status
 from lockstep.history.store import Store
 
 #: Rows per page.
@@ -109,7 +108,6 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
             page = service.alerts.page(choice, order, MOST * start, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
         message = service.request_analysis(store.current())
-        archived = service.alerts.archived()
         parts = listed(
             page,
             "" if any((family, machine, owner, search)) else state,
@@ -117,7 +115,6 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
             everything,
             message,
             now_ms(),
-            archived,
             bool(service.trouble),
         )
         return parts, pages, start + 1, pages == 1
@@ -142,7 +139,6 @@ def listed(
     everything: int,
     message: str,
     now: int,
-    archived: Mapping[str, int] = MappingProxyType({}),
     failing: bool = False,
 ) -> list[Any]:
     """Return one page of the filtered alerts as a table, below a line that counts them.
@@ -154,7 +150,6 @@ def listed(
         everything: number of all alerts, without filters.
         message: a notice if the analysis is pending or fails, otherwise "".
         now: the time in ms since 1970, for the ages.
-        archived: number of archived alerts by machine.
         failing: whether ``message`` says that the analysis fails.
     """
     if message and not everything:
@@ -178,13 +173,13 @@ def listed(
             *parts,
             html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
-    return [*parts, table(_HEAD, [_row(tracked, now, archived) for tracked in page.alerts], "Alerts")]
+    return [*parts, table(_HEAD, [_row(tracked, now) for tracked in page.alerts], "Alerts")]
 
 
-def _row(tracked: Tracked, now: int, archived: Mapping[str, int]) -> list[Any]:
+def _row(tracked: Tracked, now: int) -> list[Any]:
     alert = tracked.alert
     worst = alert.members[0] if alert.members else None
-    text = summary(tracked) + archive(tracked, archived)
+    text = summary(tracked)
     shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
     return [
         html.Td(str(tracked.id), className="number dim"),

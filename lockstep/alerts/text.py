@@ -138,21 +138,6 @@ def sense_words(timed: bool) -> Mapping[Sense, str]:
     return {"worse": "worse", "better": "better", "changed": "changed"}
 
 
-def archive(tracked: Tracked, archived: Mapping[str, int]) -> str:
-    """Return ``; 3 of its alerts are archived`` for a silent machine; "" for any other alert.
-
-    Args:
-        tracked: the alert whose headline this text follows.
-        archived: number of archived alerts by machine, see ``AlertStore.archived``.
-    """
-    count = (
-        archived.get(tracked.alert.machine, 0) if tracked.alert.topic == "silent" and tracked.state != "resolved" else 0
-    )
-    if not count:
-        return ""
-    return "; 1 of its alerts is archived" if count == 1 else f"; {count} of its alerts are archived"
-
-
 def status(tracked: Tracked) -> str:
     """Format the state of an alert: ``muted until 2027-01-31``, ``resolved (fixed)`` or ``new``."""
     if tracked.state == "muted":

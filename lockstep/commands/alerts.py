@@ -32,14 +32,14 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.console import plain_table, wide_console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
 
 
-#: Maximum number of archived alerts that ``show`` lists, and of alerts that ``list`` lists.
-_MOST_ARCHIVED, _MOST_LISTED = 100, 1_000_000
+#: Maximum number of alerts that ``list`` lists.
+_MOST_LISTED = 1_000_000
 
 
 class Alerts(Command):  # type: ignore[misc]  # asv has no types
@@ -124,7 +124,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
         print(json.dumps(alerts_json(alerts, _site())))
     else:
-        _print(alerts, store.archived())
+        _print(alerts)
         muted = 0 if args.all else store.count(replace(choice, states=frozenset({"muted"})))[0]
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
@@ -140,10 +140,10 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     return OK
 
 
-def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
+def _print(alerts: Sequence[Tracked]) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.alert_ranking import explain
-    from lockstep.alerts.text import archive, headline, status
+    from lockstep.alerts.text import headline, status
 
     console = wide_console()
     if not alerts:
@@ -157,7 +157,7 @@ def _print(alerts: Sequence[Tracked], archived: Mapping[str, int]) -> None:
         cells = (
             str(alert.id),
             status(alert),
-            headline(alert.alert) + archive(alert, archived) + (f"\n{why}" if (why := explain(alert.alert)) else ""),
+            headline(alert.alert) + (f"\n{why}" if (why := explain(alert.alert)) else ""),
             cause,
             alert.alert.owner,
         )
@@ -177,15 +177,10 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         return OK
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.story import tell
-    from lockstep.alerts.text import headline, status
+    from lockstep.alerts.text import status
 
     console, story = Console(), tell(alert.alert, alert.id)
     printed = [f"alert {alert.id}, {status(alert)}: {story.title}", *story.lines(limit=40)]
-    if alert.alert.topic == "silent":
-        archived = store.archived_on(alert.alert.machine, _MOST_ARCHIVED)
-        printed += [
-            f"archived: alert {archived_alert.id}: {headline(archived_alert.alert)}" for archived_alert in archived
-        ]
     for event in events:
         at = datetime.datetime.fromtimestamp(event.at / 1000, datetime.UTC)
         printed.append(f"{at:%Y-%m-%d %H:%M} {event.who}: {event.what}{f': {event.note}' if event.note else ''}")

@@ -391,7 +391,6 @@ def test_what_is_open_on_a_machine_that_fell_silent_is_archived_under_one_alert(
     done = sync_silent(store, slow, other)
     assert done == Synced(opened=(3,))
     assert states(store) == [("resolved", "archived"), ("resolved", "archived"), ("new", "")]
-    assert (store.archived(), [one.id for one in store.archived_on("h200", 9)]) == ({"h200": 2}, [2, 1])
     assert sync_silent(store, slow, other) == Synced()
     # What a later analysis finds on it opens nothing either.
     assert sync_silent(store, slow, other, step(15, name=series(family="hgemm"))) == Synced()
@@ -401,7 +400,6 @@ def test_what_is_open_on_a_machine_that_fell_silent_is_archived_under_one_alert(
 @EVERYWHERE
 def test_what_is_still_there_when_the_machine_reports_again_is_reopened(store):
     sync_silent(store, step(10), step(4, name=series(family="kda")))
-    assert store.archived() == {"h200": 2}
     [alert] = [one for one in store.alerts() if one.alert.family == "linear"]
     done = sync_silent(store, step(10), silent=False)
     assert done.reopened == (alert.id,)
@@ -427,4 +425,4 @@ def test_another_machine_is_not_archived(store):
     everywhere = {"h200": COMMITS, "b200": COMMITS}
     store.sync(CurrentAlerts([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
     assert {one.alert.machine for one in store.alerts() if one.open and one.alert.topic == "slower"} == {"h200"}
-    assert store.archived() == {"b200": 1}
+    assert states(store)[0] == ("resolved", "archived")

@@ -101,7 +101,7 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
     assert "0 → 1,000,000 (+1,000,000 bytes)" in page
     assert "bytes against the median of the last 5 points before the range" in page
     assert "5 → 0 (−5 errors)" in words(
-        alerts_page._row(replace(stored, alert=replace(alert, members=alert.members[-1:])), 0, {})
+        alerts_page._row(replace(stored, alert=replace(alert, members=alert.members[-1:])), 0)
     )
     found = statuses(results, "box", results.commits()[0], machine, Thresholds())
     by_name = {status.row.suite: status for status in each(found)}

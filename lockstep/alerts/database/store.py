@@ -89,17 +89,6 @@ class AlertStore:
             muted = states.pop("muted", 0)
             return OpenAlerts(_numbered(connection, numbers), states, elsewhere, muted)
 
-    def archived(self) -> dict[str, int]:
-        """Return the number of alerts archived under each silent machine."""
-        query = select(ALERT.c.machine, func.count()).where(ALERT.c.ending == "archived").group_by(ALERT.c.machine)
-        with self.database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
-
-    def archived_on(self, machine: str, limit: int) -> list[Tracked]:
-        """Return at most ``limit`` alerts archived under a silent machine, newest first."""
-        query = select(ALERT).where(ALERT.c.machine == machine, ALERT.c.ending == "archived")
-        return self._read(query.order_by(ALERT.c.id.desc()).limit(limit))
-
     def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic."""
         query = select(ALERT.c.state, ALERT.c.topic, func.count()).group_by(ALERT.c.state, ALERT.c.topic)
