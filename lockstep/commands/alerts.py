@@ -129,8 +129,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
         if results is not None:
-            advice = "" if args.machine else ended_machines(results).advice
-            for sentence in filter(None, (*results.refused, advice, results.line_note)):
+            ended = [] if args.machine else ended_machines(results).sentences()
+            for sentence in filter(None, (*results.refused, *ended, results.line_note)):
                 print(sentence)
     if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
         return BAD_NEWS

@@ -259,7 +259,7 @@ def _print(
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
-    for sentence in filter(None, (*now.refused, "" if args.machine else now.ended.advice)):
+    for sentence in (*now.refused, *([] if args.machine else now.ended.sentences())):
         console.print(sentence, highlight=False, markup=False)
     for machine, measured in now.commits.items():
         listed = args.machine is None and machine in now.ended.machines
