@@ -63,14 +63,14 @@ def test_commits_in_a_row(line):
     assert Ranges(root, (".",)).between(commits[3], commits[5]).touched == (commits[4], commits[5])
 
 
-@pytest.mark.parametrize("depth", [1, 5, 29, 30])
+@pytest.mark.parametrize("depth", [1, 5, 30])
 def test_a_shallow_clone_knows_the_ranges_above_its_end_alone(line, tmp_path, depth):
     root, commits = line
     clone = tmp_path / "clone"
     git(root, "clone", "-q", f"--depth={depth}", f"file://{root}", clone)
     ranges = Ranges(clone, ("kernels",))
-    for before in range(LENGTH):
-        for after in range(before + 1, LENGTH):
+    for before in range(0, LENGTH, 3):
+        for after in range(before + 1, LENGTH, 4):
             one = ranges.between(commits[before], commits[after])
             if before >= LENGTH - depth:
                 assert (one.commits, one.unknown) == (tuple(commits[before + 1 : after + 1]), "")

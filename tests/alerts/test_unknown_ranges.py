@@ -83,25 +83,15 @@ def abroad(request, origin, tmp_path):
         folder.mkdir()
     if request.param == "missing":
         git(folder, "init", "-q")
-        git(
-            folder,
-            "-c",
-            "user.name=T",
-            "-c",
-            "user.email=t@example.org",
-            "commit",
-            "-q",
-            "--allow-empty",
-            "-m",
-            "Other",
-        )
+        who = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+        git(folder, *who, "commit", "-q", "--allow-empty", "-m", "Other")
     measure(folder, commits)
     remedy = {"shallow": "git fetch --unshallow", "no repository": "--repo FOLDER", "missing": "`git fetch`"}
     reason = "unplaced" if request.param == "shallow" else request.param
     return folder, reason, remedy[request.param]
 
 
-def test_every_command_shows_the_two_ends(abroad, origin, run):
+def test_every_command_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path):
     (folder, reason, remedy), (_, commits) = abroad, origin
     before, after = commits[SLOW - EVERY], commits[SLOW]
     ends = f"{before[:8]}..{after[:8]}"
@@ -129,23 +119,21 @@ def test_every_command_shows_the_two_ends(abroad, origin, run):
     assert (alert["before"], alert["after"], alert["commits"], alert["suspects"]) == (before, after, [], [])
     assert (alert["unknown"], alert["range"]) == (reason, ends)
 
-
-def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path):
-    (folder, reason, remedy), (_, commits) = abroad, origin
-    before, after = commits[SLOW - EVERY], commits[SLOW]
-    run(folder, "alerts", "list")
     database = Database(tmp_path / "alerts.sqlite")
-    one = AlertStore(database).alert(1)
+    one, open_alerts = AlertStore(database).alert(1), AlertStore(database).open_on("h200", MOST_NEWS)
     database.close()
     message = alert_message(one, "https://bench.example.org")
     for text in (f"{message.title}\n{message.body}", atom([one])):
-        assert f"{before[:8]}..{after[:8]}" in text
+        assert ends in text
         assert "the commits in between are unknown" in text
         assert "own commit" not in text
     assert f"\nnext: measure it again: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
     repo = folder if (folder / ".git").is_dir() else folder / "results"
     store = Store.open(folder / "results", repo, thresholds=folder / "thresholds.toml")
     results = store.current()
+    card = str(news(results, open_alerts))
+    assert ends in card
+    assert f"/commit/{after}" not in card
     page = str(body(one, results, "light"))
     assert "the commits in between are unknown" in page
     assert remedy in page
@@ -154,13 +142,11 @@ def test_every_page_and_message_shows_the_two_ends(abroad, origin, run, tmp_path
     assert "lockstep bisect" not in page
     findings = Findings(store.cache, repo, ("kernels",), folder / "thresholds.toml")
     found = findings.of_machine(results, "h200").changes
-    assert {(change.exact, change.range, change.unknown) for change in found} == {
-        (False, f"{before[:8]}..{after[:8]}", reason)
-    }
+    assert {(change.exact, change.range, change.unknown) for change in found} == {(False, ends, reason)}
     commits_here = results.commits("h200")
     place = {commit.hash: at for at, commit in enumerate(commits_here)}
     [mark] = marks([("triton", found[0])], commits_here, place, "light")
-    assert f"in {before[:8]}..{after[:8]}" in str(mark)
+    assert f"in {ends}" in str(mark)
     address = SeriesAddress("h200", "linear", "triton", "M=1,K=64", "cold")
     line = str(changes(results, address, view(results, address, findings.of_machine(results, "h200"))))
     assert f"bc={before}&hm=h200&hc={after}" in line
@@ -199,23 +185,8 @@ def test_a_full_clone_and_a_shallow_one_that_holds_the_range_say_the_same(origin
     assert said[0][0]["commits"] == commits[SLOW - EVERY + 1 : SLOW + 1]
 
 
-def test_the_overview_names_no_commit_that_is_not_known(origin, tmp_path, run):
-    _, commits = origin
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    measure(folder, commits)
-    run(folder, "alerts", "list")
-    database = Database(tmp_path / "alerts.sqlite")
-    open_alerts = AlertStore(database).open_on("h200", MOST_NEWS)
-    database.close()
-    results = Store.open(folder / "results").current()
-    card = str(news(results, open_alerts))
-    assert f"{commits[SLOW - EVERY][:8]}..{commits[SLOW][:8]}" in card
-    assert f"/commit/{commits[SLOW]}" not in card
-
-
 #: None: results alone, as somebody publishes them.
-CONFIGS = [None, "virtualenv", "lockstep"]
+CONFIGS = [None, "lockstep"]
 
 
 def measure_plain(folder, commits, environment):
