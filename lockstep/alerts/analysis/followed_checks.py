@@ -18,12 +18,9 @@ from lockstep.detect import Change
 from lockstep.detect import Trend as Values
 from lockstep.detect.check_changes import ROUNDING, determinism_changes, error_changes
 from lockstep.detect.exact_changes import positive
-from lockstep.history.model import STATES, Floats, Series, Trend
+from lockstep.history.model import STATES, Floats, Trend
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
-
-#: Number of series that are read at once, which limits memory: a point takes a hundred bytes.
-_AT_ONCE = 500
 
 _COLUMNS = ("check_error", "deterministic")
 
@@ -37,16 +34,14 @@ def follow_checks(
         trends: all trends of a machine.
         baselines: the baseline of each Lockstep suite, by suite.
     """
-    latencies = _first_of_each_case(trends)
-    of_baselines = {name: trend for name, trend in latencies.items() if name.variant == baselines.get(name.suite)}
+    checks = _read(results, _first_of_each_case(trends))
     known = {
         name: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
-        for name, (trend, error, _) in zip(of_baselines, _read(results, list(of_baselines.values())), strict=True)
+        for name, (trend, error, _) in checks.items()
+        if name.variant == baselines.get(name.suite)
     }
     changed: list[tuple[Followed, Sequence[Change]]] = []
-    for (name, trend), (_, error, same) in zip(
-        latencies.items(), _read(results, list(latencies.values())), strict=True
-    ):
+    for name, (trend, error, same) in checks.items():
         baseline = replace(name, variant=baselines.get(name.suite, ""))
         base = {} if name in known else known.get(baseline, {})
         ok = (trend.state == STATES.index("ok")) & (trend.same_work_as == 0)
@@ -71,24 +66,20 @@ def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesName, Trend]:
     return first_trends
 
 
-def _read(results: Results, trends: Sequence[Trend]) -> Iterator[tuple[Trend, Floats, Floats]]:
-    """Yield each trend with the results of the checks at its points: errors, and 1 if deterministic or 0 if not.
+def _read(results: Results, trends: Mapping[SeriesName, Trend]) -> dict[SeriesName, tuple[Trend, Floats, Floats]]:
+    """Return each trend with the results of the checks at its points: errors, and 1 if deterministic or 0 if not.
 
     A result is NaN if unknown.
     """
-    for first in range(0, len(trends), _AT_ONCE):
-        batch = trends[first : first + _AT_ONCE]
-        machine = batch[0].series.machine
-        columns = results.columns(machine, _COLUMNS, series=[trend.series for trend in batch])
-        places: dict[Series, Any] = {}
-        machine_series = results.series(machine=machine)
-        ranks, starts = np.unique(columns["rank"], return_index=True)
-        ends = [*starts[1:].tolist(), len(columns["rank"])]
-        for rank, start, end in zip(ranks.tolist(), starts.tolist(), ends, strict=True):
-            places[machine_series[rank]] = slice(start, end)
-        for trend in batch:
-            rows = places[trend.series]
-            yield trend, columns["check_error"][rows], columns["deterministic"][rows]
+    series = [trend.series for trend in trends.values()]
+    columns = results.columns(series[0].machine, _COLUMNS, series=series) if series else {}
+    if not columns:
+        return {}
+    machine_series = results.series(machine=series[0].machine)
+    ranks, starts = np.unique(columns["rank"], return_index=True)
+    error, same = (np.split(columns[name], starts[1:]) for name in _COLUMNS)
+    places = {machine_series[rank]: place for place, rank in enumerate(ranks.tolist())}
+    return {name: (trend, error[places[trend.series]], same[places[trend.series]]) for name, trend in trends.items()}
 
 
 def _by_version(trend: Trend, numbers: Floats, ok: Any) -> Iterator[Trend]:
