@@ -83,7 +83,7 @@ def _first(points: Points) -> int:
 
 def figure_height(figure: Mapping[str, Any]) -> int:
     """Return the chart's height in pixels, which grows with the number of parts below the main part."""
-    below = [name for name in figure["layout"] if name.startswith("yaxis") and name not in ("yaxis", "yaxis9")]
+    below = [name for name in figure["layout"] if name.startswith("yaxis") and name != "yaxis"]
     return 340 + 95 * len(below)
 
 

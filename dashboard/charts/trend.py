@@ -150,37 +150,26 @@ def finished(
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
-    if ends:
-        layout["yaxis"] |= value_axis(*ends, quantity.unit if quantity.unit in "×%" else "")
+    # Marks without a value need a range even if there is no number.
+    unit = quantity.unit if quantity.unit in "×%" else ""
+    layout["yaxis"] |= value_axis(*ends, unit) if ends else {"range": [0, 1], "showticklabels": False}
     if quantity.name == "error":
         scientific(layout["yaxis"])
     levels = [_level(1.0, scheme)] if quantity.name == "speedup" else []
     layout["shapes"] = [*levels, *(upright(mark.place - 0.5, mark.colour, "dot") for mark in marks)]
     below = [_crosses(failed, scheme) | _height(layout, [0.03] * len(failed))] if failed else []
-    above = (
-        [
-            _signs(marks, sum(layout["xaxis"]["range"]) / 2)
-            | _height(layout, [0.88 if mark.beside else 0.96 for mark in marks])
-        ]
-        if marks
-        else []
-    )
+    above = []
+    if marks:
+        heights = _height(layout, [0.88 if mark.beside else 0.96 for mark in marks])
+        above = [_signs(marks, sum(layout["xaxis"]["range"]) / 2) | heights]
     return {"data": [*data, *below, *above], "layout": layout}
 
 
 def _height(layout: Figure, shares: Sequence[float]) -> Figure:
-    """Return the vertical positions of marks that have no value, each at a share of the chart's height.
-
-    Without a fixed y range, the marks get a second axis. Otherwise the second axis is avoided, because it takes a
-    browser as long as half a chart.
-    """
-    axis = layout["yaxis"]
-    if "range" not in axis:
-        layout["yaxis9"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-        return {"y": list(shares), "yaxis": "y9"}
-    low, high = axis["range"]
+    """Return the vertical positions of marks that have no value, each at a share of the chart's height."""
+    low, high = layout["yaxis"]["range"]
     heights = [low + share * (high - low) for share in shares]
-    return {"y": [10**height if axis.get("type") == "log" else height for height in heights]}
+    return {"y": [10**height if layout["yaxis"].get("type") == "log" else height for height in heights]}
 
 
 def upright(x: float, colour: str, dash: str) -> Figure:
