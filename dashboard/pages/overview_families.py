@@ -13,6 +13,7 @@ from dash import dcc, html
 
 from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.charts.family_speedup import chained
+from dashboard.pages.parts import table
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.series_status import Statuses
@@ -54,25 +55,14 @@ def families(results: Results, statuses: Statuses) -> Any:
     trends = _trends(results, [key for _, best in of_shapes for key in best.rows.keys])
     rows = [_Family(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=True)]
     rows.sort(key=lambda row: (row.loudness, row.name))
-    kept = [name for name in _HEAD if name in ("Family", "Changed") or any(name in row.cells for row in rows)]
-    head = [html.Th(name, scope="col", title=_HEAD[name]) for name in kept]
-    body = [html.Tr([row.cells.get(name, html.Td("–", className="dim")) for name in kept]) for row in rows]
+    cells = [[row.cells.get(name, html.Td("–", className="dim")) for name in _HEAD] for row in rows]
+    card = table(tuple(_HEAD), cells, "Families", "plain families", _HEAD)
     number = len(np.unique(statuses.rows.series_keys.suite[statuses.rows.columns["key"]]))
-    named: Any = {"role": "region", "aria-label": "Families"}
     omitted = f"{MOST_SUITES} of {whole(number)} families are shown, those that changed most. "
     legend = f"{omitted if number > MOST_SUITES else ''}Orange: slower. Blue: faster. Full colour: 23 % or more. No "
     legend += f"colour: within the noise. {SIGNS['unsure']}: beyond the noise, not confirmed. Hollow: new."
-    return html.Div(
-        [
-            html.Table(
-                [html.Caption("Families", className="visually-hidden"), html.Thead(html.Tr(head)), html.Tbody(body)]
-            ),
-            html.P(legend, className="legend dim"),
-        ],
-        className="card table plain families",
-        tabIndex=0,
-        **named,
-    )
+    card.children = [card.children, html.P(legend, className="legend dim")]
+    return card
 
 
 def shown_suites(statuses: Statuses) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -102,17 +103,24 @@ def change_cell(sense: Sense, text: str) -> Any:
     return html.Td([glyph, text], className=f"number {OF_SENSE[sense]}")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, kind: str = "plain") -> Any:
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    caption: str,
+    kind: str = "plain",
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
     """Return a table in a card that scrolls if the table is wide. Columns without a value are left out.
 
     Args:
         rows: the cells of each row.
         caption: what screen readers say.
         kind: CSS classes; of a table of numbers, "numbers".
+        hints: what the columns hold, shown beside the pointer.
     """
     kept = [at for at in range(len(head)) if any(row[at].children not in (None, "", "–") for row in rows)]
     named = html.Caption(caption, className="visually-hidden")
-    titles = html.Thead(html.Tr([html.Th(head[at], scope="col") for at in kept]))
+    titles = html.Thead(html.Tr([html.Th(head[at], scope="col", title=hints.get(head[at])) for at in kept]))
     body = html.Tbody([html.Tr([row[at] for at in kept]) for row in rows])
     named_region: Any = {"role": "region", "aria-label": caption}
     return html.Div(html.Table([named, titles, body]), className=f"card table {kind}", tabIndex=0, **named_region)
