@@ -6,14 +6,12 @@ Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 from typing import Any
 
 from asv.commands import Command, common_args
 from rich.console import Console
 
-from lockstep.gpu.clock_lock import ClocksHeld, ClockState, clock_state, lock, recorded_state, reset
+from lockstep.gpu.clock_lock import ClocksHeld, clock_state, lock, recorded_state, reset
 from lockstep.gpu.lock_file import read_record
 from lockstep.gpu.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
@@ -46,7 +44,6 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
             action.add_argument(
                 "--gpu", metavar="INDEX|UUID", help="GPU, as nvidia-smi -L lists it; required with several GPUs"
             )
-            action.add_argument("--json", action="store_true", help="print one JSON object")
             # asv accepts its own options (-v, --config) after the verb, so they are also accepted after the action.
             common_args.add_global_arguments(action)
         parser.set_defaults(func=cls.run_from_args)
@@ -78,25 +75,13 @@ def clock_target(text: str) -> Target:
 
 
 def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
-    code, report = OK, []
+    code = OK
     for gpu in gpus:
         record = read_record(gpu.uuid)
         sample = gpu.sample()
         state = clock_state(gpu) if args.verify else recorded_state(gpu)
         if state.reason:
             code = BAD_NEWS
-        report.append(
-            {
-                **{name: getattr(gpu, name) for name in _SHOWN},
-                **_described(state),
-                "verified": bool(args.verify and state.locked),
-                "left_behind": record is not None and record.left_behind,
-                "lock": dataclasses.asdict(record) if record else None,
-                "now": dataclasses.asdict(sample),
-            }
-        )
-        if args.json:
-            continue
         lines = [
             f"GPU {gpu.index}  {gpu.name}  {gpu.uuid}",
             f"  driver {_or_unknown(gpu.driver)}, CUDA {_or_unknown(gpu.cuda_driver)}, "
@@ -107,36 +92,22 @@ def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
         if record is not None and record.left_behind:
             lines.append(f"  `lockstep clocks reset --gpu {gpu.uuid}` removes this lock")
         _say("\n".join(lines))
-    if args.json:
-        print(json.dumps({"gpus": report}))
     return code
 
 
 def _lock(gpu: Gpu, args: argparse.Namespace) -> int:
     state = lock(gpu, args.target, memory_mhz=args.memory)
-    if args.json:
-        print(json.dumps({"gpu": gpu.uuid, **_described(state)}))
-    else:
-        _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
-        if state.locked:
-            _say("It stays locked until `lockstep clocks reset`, a reboot or a reload of the driver.")
-    return OK if state.locked else BAD_NEWS
+    _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
+    if not state.locked:
+        return BAD_NEWS
+    _say("It stays locked until `lockstep clocks reset`, a reboot or a reload of the driver.")
+    return OK
 
 
 def _reset(gpu: Gpu, args: argparse.Namespace) -> int:
     before = reset(gpu, force=args.force)
-    if args.json:
-        print(json.dumps({"gpu": gpu.uuid, "before": before.label, **_described(ClockState())}))
-    else:
-        _say(f"GPU {gpu.uuid}: unlocked; it was {before.detail or 'not locked by lockstep'}")
+    _say(f"GPU {gpu.uuid}: unlocked; it was {before.detail or 'not locked by lockstep'}")
     return OK
-
-
-_SHOWN = ("index", "uuid", "name", "driver", "cuda_driver", "vbios", "power_limit_w")
-
-
-def _described(state: ClockState) -> dict[str, str]:
-    return {"state": state.label, "slug": state.slug, "detail": state.detail}
 
 
 def _line(sample: ClockSample) -> str:
@@ -157,8 +128,5 @@ def _say(text: str, stderr: bool = False) -> None:
 
 
 def _fail(args: argparse.Namespace, code: int, message: str) -> int:
-    if args.json:
-        print(json.dumps({"error": message}))
-    else:
-        _say(f"lockstep clocks {args.action}: {message}", stderr=True)
+    _say(f"lockstep clocks {args.action}: {message}", stderr=True)
     return code

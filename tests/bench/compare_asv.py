@@ -122,6 +122,7 @@ def ours(here: Path) -> None:
         kept = {"machine": machine, "suite": row["family"], "variant": row["variant"], "case": row["case"]}
         kept |= {"l2": row["l2"] or "", "quantity": "", "zoom": []}
         one = {"series-quantity.value": "latency", "colours.data": "light", "series-address.data": kept}
+        one["series-axis.value"] = "order"
         for what, output, values in (
             ("first page again", "overview-grid.rowData", overview_of(machine)),
             ("one graph", "series-facts.children", one),
