@@ -67,13 +67,6 @@ class Synced:
     resolved: tuple[int, ...] = ()
 
 
-@dataclass
-class _Outcome:
-    opened: list[int] = field(default_factory=list)
-    reopened: list[int] = field(default_factory=list)
-    resolved: list[int] = field(default_factory=list)
-
-
 class Sync:
     """Updates the stored alerts from one analysis, within one transaction of the database."""
 
@@ -81,7 +74,9 @@ class Sync:
         self.connection = connection
         self.current = current
         self.today = today
-        self.outcome = _Outcome()
+        self.opened: list[int] = []
+        self.reopened: list[int] = []
+        self.resolved: list[int] = []
         self.known: dict[int, Row[Any]] = {}
         # One statement per alert would take half a minute for 40,000 alerts, so the rows are inserted at once.
         self._new: list[dict[str, Any]] = []
@@ -138,7 +133,7 @@ class Sync:
             }
             same_number = ALERT.c.id == bindparam("number")
             self.connection.execute(update(ALERT).where(same_number).values(columns), self._revised)
-        return Synced(*(tuple(sorted(numbers)) for numbers in vars(self.outcome).values()))
+        return Synced(*(tuple(sorted(numbers)) for numbers in (self.opened, self.reopened, self.resolved)))
 
     def _insert(self) -> None:
         """Insert the new alerts with the first lines of their logs."""
@@ -222,7 +217,7 @@ class Sync:
             self._know(number, _place_of(alert), alert.commits)
         self._claim(number, alert)
         if state in OPEN:
-            self.outcome.opened.append(number)
+            self.opened.append(number)
 
     def _update(self, row: Row[Any], alert: Alert) -> None:
         gained, content = self._claim(row.id, alert), to_json(alert)
@@ -301,11 +296,11 @@ class Sync:
     def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
         act = Act("resolve", who, note, ending=ending)
         self._perform(row, act, self._newest(row.machine))
-        self.outcome.resolved.append(row.id)
+        self.resolved.append(row.id)
 
     def _reopen(self, row: Row[Any], note: str) -> None:
         self._perform(row, Act("reopen", DATA, note))
-        self.outcome.reopened.append(row.id)
+        self.reopened.append(row.id)
 
     def _claim(self, number: int, alert: Alert) -> int:
         """Store that the alert owns its changes. Return the number of new changes."""
