@@ -89,3 +89,15 @@ def test_an_operating_system_that_was_replaced_is_not_silent(tmp_path):
     [sentence], silent = analysed(tmp_path / "r", days=50)
     assert sentence == "environments or systems that are not measured any more: box, box (Linux 6.1)"
     assert silent == []
+
+
+def test_machines_that_miss_the_same_are_one_alert_of_one_that_goes_on(tmp_path):
+    for machine, days in (("abandoned", range(20)), ("box", range(40))):
+        for day in days:
+            times = {"s.time_f": 1.0} | ({"s.time_g": 1.0} if day < 10 else {})
+            write_plain(tmp_path / "r", times, machine, commit(day), DATE + day * DAY)
+    store = open_store(tmp_path / "r")
+    now = datetime.datetime.fromtimestamp(DATE / 1000 + 86_400 * 40, datetime.UTC)
+    found = analyse_results(store.current(), Thresholds(), Ranges(tmp_path), now, AnalysisFile(store.cache))
+    [gone] = [alert for alert in found.alerts if alert.topic == "vanished"]
+    assert (gone.machine, gone.also_on, gone.text) == ("box", ("abandoned",), "there is no s.time_g")

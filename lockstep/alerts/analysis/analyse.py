@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.alerts.analysis.analyse_machine import analyse_machine
@@ -93,13 +93,14 @@ def analyse_results(
     report = _Reporter(results, thresholds, now.date())
     unreported = {change.key: reason for change in changes if (reason := unreported_because(change, thresholds))}
     reported = [report(change) for change in changes if change.key not in unreported]
+    dead = dead_machines(newest) - finished
     order = [commit.hash for commit in results.commits()]
     alerts = _noted(group(reported, order), ranges)
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     return AnalysisResult(
-        alerts=(*alerts, *_once(stale)),
+        alerts=(*alerts, *_once(stale, dead)),
         commits=commits,
-        dead=dead_machines(newest) - finished,
+        dead=dead,
         renamed=Renamed(results.machines_were, were),
         unreported=unreported,
         changes=tuple(changes),
@@ -109,10 +110,13 @@ def analyse_results(
     )
 
 
-def _once(stale: Sequence[Alert]) -> Iterator[Alert]:
-    """Yield the freshness alerts, of those that say the same of several machines the oldest alone."""
+def _once(stale: Sequence[Alert], dead: Collection[str]) -> Iterator[Alert]:
+    """Yield the freshness alerts, of those that say the same of several machines only the oldest.
+
+    An alert of a dead machine comes last, because it is archived.
+    """
     same: dict[tuple[str, str], list[Alert]] = defaultdict(list)
-    for alert in sorted(stale, key=lambda alert: (alert.since, alert.machine)):
+    for alert in sorted(stale, key=lambda alert: (alert.machine in dead, alert.since, alert.machine)):
         same[alert.topic, alert.text].append(alert)
     for first, *others in same.values():
         yield replace(first, also_on=tuple(sorted({other.machine for other in others} - {first.machine})))
