@@ -267,12 +267,7 @@ def test_the_published_site_has_the_alerts(project, tmp_path, run):
     root, commits = project
     status, _ = run("publish", "--no-pull")
     assert status == 0
-    page = (root / "html" / "alerts.html").read_text()
-    assert "linear on h200 slower by " in page
-    assert "<script" not in page
-    index = (root / "html" / "index.html").read_text()
-    assert index.index('<a href="alerts.html">Alerts</a>') < index.index("nav-li-graphdisplay")
-    assert 'href="alerts.atom"' in index
+    assert 'href="alerts.atom"' in (root / "html" / "index.html").read_text()
     alerts = {one["topic"]: one for one in json.loads((root / "html" / "alerts.json").read_text())}
     assert alerts["slower"]["commits"] == [commits[AT]]
     entries = ElementTree.parse(root / "html" / "alerts.atom").findall("{http://www.w3.org/2005/Atom}entry")

@@ -1,4 +1,4 @@
-"""The published page tells of the same changes as the commands: those on the line of the tracked branch."""
+"""The published feeds tell of the same changes as the commands: those on the line of the tracked branch."""
 
 import json
 import re
@@ -7,10 +7,10 @@ from pathlib import Path
 from asv.config import Config
 from measured_repository import Repository
 
-from lockstep.notify.asv_site import AlertsPage
+from lockstep.notify.asv_site import AlertFeeds
 
 
-def test_the_page_knows_the_repository_and_the_branches_of_the_configuration(tmp_path, monkeypatch):
+def test_the_feeds_know_the_repository_and_the_branches_of_the_configuration(tmp_path, monkeypatch):
     repository = Repository(tmp_path / "repo", tmp_path / "results")
     for _ in range(8):
         repository.commit("fast", 1.0)
@@ -29,9 +29,9 @@ def test_the_page_knows_the_repository_and_the_branches_of_the_configuration(tmp
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
     conf = {"version": 1, "project": "toy", "repo": "repo", "branches": ["main"], "html_dir": "html"}
-    AlertsPage.publish(Config.from_json(conf), None, None, None, None)
-    page = (tmp_path / "html" / "alerts.html").read_text()
-    assert re.findall("since: .*", page) == [f"since: commit {slow[:12]}"]
+    AlertFeeds.publish(Config.from_json(conf), None, None, None, None)
+    feed = (tmp_path / "html" / "alerts.atom").read_text()
+    assert re.findall("since: .*", feed) == [f"since: commit {slow[:12]}"]
     alerts = json.loads((tmp_path / "html" / "alerts.json").read_text())
     assert [alert["commits"] for alert in alerts if alert["topic"] == "slower"] == [[slow]]
 
