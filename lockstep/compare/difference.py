@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lockstep.alerts.cause.attribution import GPUS_DIFFER
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
-from lockstep.compare.verdict import LOUDEST, Change, errors_of, quantiles
+from lockstep.compare.verdict import LOUDEST, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
@@ -298,17 +298,20 @@ def _times(
     )
     if kernel is None or baseline is None:
         return None
-    return Times(kernel.worse, baseline.worse, baseline.error)
+    return Times(kernel[0], *baseline)
 
 
 def _time_changed(
     before: RowTable, earlier: int, after: RowTable, index: int, noise: float = math.nan
-) -> Change | None:
-    """Return the change of the time; ``None`` unless both rows have a time of the same benchmark version."""
+) -> tuple[float, float] | None:
+    """Return the log of the factor by which a time grew, and its standard error.
+
+    ``None`` unless both rows have a time of the same benchmark version.
+    """
     if min(earlier, index) < 0 or before.at("version", earlier) != after.at("version", index):
         return None
     old, new = before.number("latency", earlier), after.number("latency", index)
     if old is None or new is None:
         return None
     error = errors_of(before.at("latency_error", earlier), after.at("latency_error", index), noise)
-    return Change(math.log(new / old), float(error))
+    return math.log(new / old), float(error)

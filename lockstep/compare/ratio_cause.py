@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lockstep.alerts.cause.attribution import explains
 from lockstep.alerts.text import change
-from lockstep.compare.verdict import Change
+from lockstep.compare.verdict import quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Times:
         time must have changed beyond its noise at this confidence. The kernel's own time must not have changed, in
         either direction, by enough to explain the ratio.
         """
-        baseline_changed = Change(self.baseline, self.error).sure(confidence)
+        baseline_changed = abs(self.baseline) > quantile(confidence) * self.error
         stayed = not explains(math.copysign(self.own, worse), worse)
         return baseline_changed and stayed and explains(-self.baseline, worse)
 

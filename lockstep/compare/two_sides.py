@@ -19,7 +19,7 @@ from lockstep.compare.ratio_cause import Times
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import keys_by_name
-from lockstep.compare.verdict import LOUDEST, Change, Verdict
+from lockstep.compare.verdict import LOUDEST, Verdict, quantile
 from lockstep.history.model import STATES, Run, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
@@ -89,12 +89,12 @@ class Pair:
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval of ``log``."""
-        return Change(self.log, self.error).interval(0.95)[0]
+        return self.log - quantile(0.95) * self.error
 
     @property
     def high(self) -> float:
         """Upper end of the 95 % interval of ``log``."""
-        return Change(self.log, self.error).interval(0.95)[1]
+        return self.log + quantile(0.95) * self.error
 
 
 @dataclass(frozen=True, eq=False)

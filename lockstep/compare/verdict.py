@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
@@ -55,42 +54,17 @@ def word(verdict: Verdict, unit: str) -> str:
     return {"slower": "worse", "faster": "better"}.get(verdict, verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change from one measurement to another: to a later one, or from base to head.
-
-    Attributes:
-        worse: natural log of the factor by which the number became worse; NaN if unknown.
-        error: standard error of ``worse``; NaN if unknown.
-    """
-
-    worse: float
-    error: float
-
-    def half(self, confidence: float) -> float:
-        """Return half the width of the normal interval of the change ``worse`` (log) at this confidence."""
-        return _quantile(confidence) * self.error
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """Return both ends of the interval of the change ``worse`` (log) at this confidence."""
-        half = self.half(confidence)
-        return self.worse - half, self.worse + half
-
-    def sure(self, confidence: float) -> bool:
-        """Return whether the change is certain: the interval at this confidence excludes zero."""
-        return abs(self.worse) > self.half(confidence)
-
-
 def quantiles(confidence: Floats) -> Floats:
     """Return half the width of a normal distribution's interval, in standard errors, for each confidence."""
     half_widths = np.empty(len(confidence))
     for level in np.unique(confidence).tolist():
-        half_widths[confidence == level] = _quantile(level)
+        half_widths[confidence == level] = quantile(level)
     return half_widths
 
 
 @lru_cache(maxsize=64)
-def _quantile(confidence: float) -> float:
+def quantile(confidence: float) -> float:
+    """Return half the width of a normal distribution's interval, in standard errors."""
     return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 

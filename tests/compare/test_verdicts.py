@@ -12,7 +12,7 @@ from trees import read
 from lockstep.compare.difference import Scope, call, compare_rows
 from lockstep.compare.read_rows import rows_at, rows_over
 from lockstep.compare.two_sides import Side, compare
-from lockstep.compare.verdict import LOUDEST, Change, errors_of, quantiles
+from lockstep.compare.verdict import LOUDEST, errors_of, quantile, quantiles
 from lockstep.history.reader import ASV_QUANTILE
 from lockstep.suite.thresholds import Thresholds
 
@@ -42,7 +42,7 @@ def test_a_history_calls_two_more_kinds_of_change_the_same(worse, error, two_run
     for verdict, alone in ((two_runs, True), (history, False)):
         assert [call(*columns, half, np.array([0.01]), alone)] == [LOUDEST.index(verdict)]
     if not math.isnan(error):
-        assert half[0] == pytest.approx(Change(worse, error).half(0.99))
+        assert half[0] == pytest.approx(quantile(0.99) * error)
 
 
 @pytest.mark.parametrize(
