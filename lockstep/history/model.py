@@ -297,6 +297,8 @@ class Trend:
         state: state codes, see ``STATES``.
         version: code of the benchmark's version, whose text is ``Results.versions[code]``. Points of different versions
             are not comparable.
+        number: calls per sample (asv's stats_number); 0 if unknown.
+        repeat: samples per point (asv's stats_repeat); 0 if unknown.
         same_work_as: the commit whose numbers a point copies (``lockstep.history.hex_digits``), because both give the
             GPU the same work; 0 for a measurement. A copy adds no evidence.
         gpu: the GPU that measured the point (``lockstep.history.hex_digits``); 0 if unknown. A series moves where it
@@ -318,6 +320,8 @@ class Trend:
     mde: Floats
     state: NDArray[np.uint8]
     version: Ints
+    number: Ints
+    repeat: Ints
     same_work_as: NDArray[np.int64]
     gpu: NDArray[np.int64]
     bridge: Floats
@@ -344,7 +348,6 @@ class Point:
         reason: why the state is "na" or "failed".
         note: a caution that readers of the number should see.
         samples: at most 100 samples, in the benchmark's unit.
-        number, repeat: calls per sample and samples per point, as asv stores them; 0 if unknown.
         q25, q75: quartiles, if asv stored them.
         flops, bytes: the cost of the task; 0 if unknown.
         floor_s: seconds that the task would take at the rates of the machine's controls.

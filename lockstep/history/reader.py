@@ -41,7 +41,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 #: Columns of a trend that are stored as they are.
-_UNCHANGED = ("version", "state", "value", "low", "high", "mde", "same_work_as", "gpu")
+_UNCHANGED = ("version", "state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu")
 
 _OF_TREND = ("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED)
 
