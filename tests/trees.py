@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -169,3 +171,12 @@ def points_in(results, *series):
         for name, asked in own.items()
         for point in results.points_of(name, results.columns(name, columns.COLUMNS, series=asked))
     ]
+
+
+def recorded(folder, *machines):
+    """Copy these machines of the recorded results into a results folder of their own; gives its path."""
+    results = Path(__file__).parents[1] / "results"
+    for machine in machines:
+        shutil.copytree(results / machine, folder / "results" / machine)
+    shutil.copy(results / "benchmarks.json", folder / "results")
+    return folder / "results"

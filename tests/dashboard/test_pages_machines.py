@@ -3,13 +3,12 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from history import Here, commits_of, write_history
 from playwright.sync_api import expect
 from served import place, serving, words
-from trees import MACHINE, open_store, points_in, record, write_measurement
+from trees import MACHINE, open_store, points_in, record, recorded, write_measurement
 
 from dashboard.charts.series_figure import changed_conditions
 from dashboard.pages import machines
@@ -73,7 +72,7 @@ def test_turns_of_the_toolchain_name_the_commit_and_both_versions(here):
 
 
 def test_another_gpu_of_the_same_model_is_named_on_the_machines_page_and_in_the_chart(tmp_path):
-    results = open_store(Path(__file__).parents[2] / "results", cache=tmp_path).current()
+    results = open_store(recorded(tmp_path, "h100-unlocked", "h100-x4-unlocked")).current()
     [turn] = health_of(results, "h100-unlocked").turns
     assert turn.changes == (("GPU (UUID)", "a65f770a", "cc6e60d1"),)
     assert health_of(results, "h100-x4-unlocked").turns == (), "one of its four GPUs or the other measures a commit"

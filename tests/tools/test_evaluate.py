@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from trees import recorded
 
 from lockstep.detect import Trend
 from tools.evaluate.board import between, replay
@@ -169,10 +169,7 @@ class TestClearSteps:
         assert (score.near, score.signed, score.held) == (near, signed, held)
 
     def test_a_results_folder(self, tmp_path):
-        tree = tmp_path / "kernels" / "results"
-        shutil.copytree(ROOT / "results" / "h100-unlocked", tree / "h100-unlocked")
-        shutil.copy(ROOT / "results" / "benchmarks.json", tree)
-        samples = list(read_tree(tree, tmp_path / "cache"))
+        samples = list(read_tree(recorded(tmp_path / "kernels", "h100-unlocked"), tmp_path / "cache"))
         assert len(samples) > 20
         assert {sample.kind for sample in samples} == {"kernels"}
         for sample in samples:
