@@ -194,7 +194,6 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         help=f"file with a secret that the proxy knows: a request from --proxy with the header '{USER_HEADER}: SECRET "
         "NAME' comes from that person",
     )
-    parser.add_argument("--user-header", help=argparse.SUPPRESS)
     parser.add_argument(
         "--tokens", type=Path, metavar="FILE", help="file of the people who may sign in: NAME TOKEN, one person a line"
     )
@@ -214,8 +213,6 @@ def access_of(args: argparse.Namespace) -> Access:
     Raises:
         AccessError: an option is wrong.
     """
-    if args.user_header:
-        raise AccessError(f"--user-header is gone, because clients can send any header: {NAME_PEOPLE}")
     if args.proxy_secret and not args.proxy:
         raise AccessError("--proxy-secret needs --proxy: give the address of the proxy that knows the secret")
     loopback = ("localhost", "127.0.0.1", "[::1]")

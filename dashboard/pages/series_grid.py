@@ -1,4 +1,4 @@
-"""The table of series that several pages have: its style, its kinds of column, its search, its order, its links."""
+"""The table of series that several pages have: its style, its kinds of column, its order, its links."""
 
 from __future__ import annotations
 
