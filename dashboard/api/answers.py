@@ -126,8 +126,8 @@ def comparison(results: Results, findings: Findings) -> schema.Comparison:
     compared = compare(results, base, head, query.quantity, findings.thresholds, query.suite, query.l2, known)
     start = query.cursor or 0
     return schema.Comparison(
-        base=_of(schema.Side, base),
-        head=_of(schema.Side, head),
+        base=base,
+        head=head,
         geomean=math.exp(compared.geomean),
         verdicts={str(verdict): count for verdict, count in compared.counts.items()},
         other_version=compared.other_version,

@@ -1,15 +1,21 @@
 """The contract of version 1 of the API: every answer and every query, as models of pydantic.
 
 ``/api/v1/`` describes them as OpenAPI. A field may be added; none is removed. An old name of a field stays beside the
-new one, and is marked as deprecated.
+new one, and is marked as deprecated. Parts that are plain data of Lockstep (``Evidence``, ``CommitNote`` …) are its own
+data classes.
 """
 
 from __future__ import annotations
 
-import datetime
 from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
+
+from lockstep.alerts.cause.found_change import Evidence
+from lockstep.alerts.cause.suspects import CommitNote
+from lockstep.alerts.model import Waiver
+from lockstep.compare.two_sides import Side
+from lockstep.record.series_name import SeriesName
 
 #: Maximum number of items of one answer.
 MOST_ITEMS = 10_000
@@ -149,14 +155,6 @@ class Point(Series):
     """ms since 1970; 0 if unknown."""
 
 
-class Side(Model):
-    """One side of a comparison."""
-
-    machine: str
-    commit: str
-    variant: str
-
-
 class Times(Model):
     """Changes of the two times in a ratio, as natural logarithms of head over base."""
 
@@ -215,35 +213,12 @@ class Comparison(Model):
         return self.other_version
 
 
-class Evidence(Model):
-    """A fact that supports a cause, and its values before and after the change."""
-
-    what: str
-    before: str
-    """"" if the fact has only one value; equal to ``after`` if a kernel's figure stayed."""
-    after: str
-    kernel: str = ""
-    """The kernel that the fact is of."""
-
-
 class Cause(Model):
     """Why a number changed."""
 
     kind: str
     sentence: str
     evidence: list[Evidence]
-
-
-class SeriesName(Model):
-    """The name of a series in alerts."""
-
-    machine: str
-    family: str
-    suite: str
-    variant: str
-    case: str
-    l2: str
-    quantity: str
 
 
 class Member(Model):
@@ -272,26 +247,6 @@ class Member(Model):
     """Whether the series moves between levels."""
     measure: str
     """If "difference": size, low, high and left are differences in the unit, old and new the levels."""
-
-
-class CommitNote(Model):
-    """A commit of an alert's range, from git."""
-
-    commit: str
-    author: str
-    day: str
-    subject: str
-    touches: str
-    """"kernel", "packages" or ""."""
-    files: list[str]
-    """The kernel's files that it changes."""
-
-
-class Waiver(Model):
-    """The reason in thresholds.toml why a change needs no action."""
-
-    because: str
-    until: datetime.date | None
 
 
 class Alert(Model):

@@ -220,3 +220,17 @@ def test_old_names_of_fields_and_queries_are_read(here, get):
 def test_a_wrong_value_of_a_query_is_named(get, query):
     key, _, value = query.partition("?")[2].partition("=")
     assert get(f"/api/v1/{query}", 400).json["error"].startswith(f"{key} is '{value[:20]}': ")
+
+
+def test_parts_that_are_data_classes_of_lockstep_keep_their_fields(get):
+    """Their names are a contract, though no model repeats them."""
+    models = get("/api/v1/").json["components"]["schemas"]
+    names = {name: set(models[name]["properties"]) for name in ("CommitNote", "Evidence", "Side", "Waiver")}
+    assert names == {
+        "CommitNote": {"commit", "author", "day", "subject", "touches", "files"},
+        "Evidence": {"what", "before", "after", "kernel"},
+        "Side": {"machine", "commit", "variant"},
+        "Waiver": {"because", "until"},
+    }
+    series = {"machine", "family", "suite", "variant", "case", "l2", "quantity"}
+    assert set(models["SeriesName"]["properties"]) == series
