@@ -35,7 +35,7 @@ from lockstep.asv.survey import Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
-from lockstep.processes.watched_worker import HOME
+from lockstep.processes.started_process import HOME
 from lockstep.record.file import SUFFIX
 from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit

@@ -72,7 +72,9 @@ class Worker(Watched):
         arguments += ["--retune"] if spec.retune else []
         arguments += ["--stored-choices"] if spec.stored else []
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {})}
-        super().__init__("lockstep.asv.worker", arguments, silence_s, spec.check_s, environment, folders=spec.folders)
+        super().__init__(
+            "lockstep.asv.worker", arguments, silence_s, spec.check_s, environment, folders=spec.folders, warm=True
+        )
         self.host: dict[str, str] = self.started()["host"]
 
     def measure(

@@ -62,7 +62,7 @@ class GateWorker(Watched):
         arguments += ["--alone", alone] if alone else []
         arguments += ["--tuned", str(setup.tuned)] if setup.tuned else []
         arguments += ["--retune"] if setup.retune else []
-        super().__init__("lockstep.gate.measuring.worker", arguments, silence_s)
+        super().__init__("lockstep.gate.measuring.worker", arguments, silence_s, warm=True)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self.group: Group | None = None
 

@@ -17,6 +17,9 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0
 
+#: Seconds that a worker may take to end.
+WAIT_S = 2.0
+
 
 class TracingFailed(RuntimeError):
     """The worker process that traces a tree does not start or dies; the message ends with the last line it printed."""
@@ -129,7 +132,7 @@ class Session:
         worker, self._worker = self._worker, None
         self._traced.clear()
         if worker is not None:
-            worker.close(patience_s=0.0)
+            worker.close(patience_s=0.0 if self._stopped else WAIT_S)
 
     def _start(self) -> Watched:
         arguments = ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
@@ -144,5 +147,10 @@ class Session:
         if toolchain != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
             del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's
         return Watched(
-            "lockstep.machine_code.worker", arguments, SILENCE_S, environment=environment, folders=toolchain.folders
+            "lockstep.machine_code.worker",
+            arguments,
+            SILENCE_S,
+            environment=environment,
+            folders=toolchain.folders,
+            warm=True,
         )

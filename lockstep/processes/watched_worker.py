@@ -13,24 +13,22 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from lockstep.processes.end_with_parent import ended, kill_group, reap, start
+from lockstep.processes.end_with_parent import ended, kill_group, reap
 from lockstep.processes.exit_status import CONTEXT_LOST
-
-#: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
-HOME = Path(__file__).parents[2]
+from lockstep.processes.started_process import LOST_S, Started, WarmProcesses
+from lockstep.processes.worker import END, IDLE
 
 #: Minimum seconds without an event that a worker may take to start, even if its limit is shorter. A worker imports
 #: torch, which takes long on a busy machine.
 START_S = 60.0
 
-#: Seconds that a worker may take to end after it reported a broken CUDA context.
-LOST_S = 30.0
+#: Processes that have imported torch and can become workers.
+_WARM = WarmProcesses()
 
 
 #: Rule that a silent worker breaks: ``lockstep.timing.rules.rule.Rule.HUNG``, repeated because that package imports
@@ -118,6 +116,7 @@ class Watched:
         folders: folders of packages that precede all others on the worker's path.
         pass_fds: further file descriptors that the worker inherits.
         prefix: the beginning of the command line, of a program that runs the rest of it (a sandbox).
+        warm: whether the worker is a fork of a process that has imported torch, unless ``folders`` may hold another.
         look: called with the worker's process id about every ``LOOK_S`` seconds of waiting; returns what the worker did
             that it may not do, as the predicate of a sentence, or "". The worker is then killed.
     """
@@ -132,27 +131,21 @@ class Watched:
         pass_fds: Sequence[int] = (),
         folders: Sequence[Path] = (),
         prefix: Sequence[str] = (),
+        warm: bool = False,
         look: Callable[[int], str] = lambda pid: "",
     ) -> None:
         self.silence_s = silence_s
         self._look = look
         self._requested_at = monotonic()
         self._least_s = {"start": START_S, "check": check_s}
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the worker
-        read_end, write_end = os.pipe()
-        parts = [*map(str, folders), str(HOME), environment.get("PYTHONPATH", "")]
-        path = os.pathsep.join(part for part in parts if part)
-        self._process = start(
-            [*prefix, sys.executable, "-m", module, "--reply", str(write_end), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(write_end, *pass_fds),
-            env={**environment, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-        )
-        os.close(write_end)
-        self._events = read_end
+        self._warm = warm and not folders
+        if self._warm:
+            self._started = _WARM.become(module, arguments, environment)
+        else:
+            self._started = Started([*prefix, sys.executable, "-m", module], arguments, environment, pass_fds, folders)
+        self._process, self._log, self._events = self._started.process, self._started.log, self._started.events
         self._buffer = bytearray()
+        self._closed = False
         self._stage, self._variant = "start", ""
         self._owes = False  # whether the worker still has to answer a request
 
@@ -191,6 +184,8 @@ class Watched:
                 reason = str(event.get("reason"))
                 how = reason if rule else f"broke the CUDA context ({reason})"
                 raise WorkerDied(str(event.get("variant", "")), how, rule=rule, stage=self._stage)
+            elif event["event"] == IDLE:
+                self._stop("ended with exit status 0")
             else:
                 self._owes = self._owes and event["event"] != answer
                 yield event
@@ -201,10 +196,8 @@ class Watched:
         """Send a request, whose answer ``wait`` then returns. The errors are those of ``wait``."""
         self._stage, self._variant, self._owes = "request", "", True
         self._requested_at = monotonic()
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._started.send(request)
         except BrokenPipeError:
             self._died()
 
@@ -217,19 +210,28 @@ class Watched:
 
     def close(self, patience_s: float = 5.0) -> None:
         """End the worker. Kill it if a request is unanswered, or if it does not end within ``patience_s`` seconds."""
-        if self._log.closed:
+        if self._closed:
             return
-        if self._process.stdin and not self._process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        reap(self._process, 0.0 if self._owes else patience_s)
-        os.close(self._events)
-        self._log.close()
+        self._closed = True
+        if self._warm and patience_s and not self._owes and self._is_idle(patience_s):
+            _WARM.keep(self._started)
+            return
+        self._started.end(0.0 if self._owes else patience_s)
 
     @property
     def pid(self) -> int:
         """Return the process id of the worker, or of the program that runs it."""
         return self._process.pid
+
+    def _is_idle(self, patience_s: float) -> bool:
+        """Let the worker end, and return whether its process waits for another worker."""
+        self.silence_s, self._stage, self._requested_at = patience_s, "end", monotonic()
+        with contextlib.suppress(WorkerDied, BrokenPipeError):
+            self._started.send({END: None})
+            while self._next()["event"] != IDLE:
+                pass
+            return True
+        return False
 
     def _next(self) -> dict[str, Any]:
         patience = max(self._least_s.get(self._stage, 0.0), self.silence_s)
@@ -270,8 +272,10 @@ class Watched:
     def _stop(self, how: str, rule: str = "") -> NoReturn:
         """Kill the worker and raise ``WorkerDied``. ``how`` describes the worker's failure."""
         self.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the driver may block the end of a process for a while
+        # The driver may block the end of a process for a while.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LOST_S)
+        self._started.drain()
         raise WorkerDied(
             self._variant, f"{how} {self._doing()}", at_start=self._stage == "start", rule=rule, stage=self._stage
         )

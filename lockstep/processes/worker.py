@@ -9,6 +9,7 @@ log.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -17,6 +18,10 @@ from typing import Any
 
 from lockstep.processes.end_with_parent import end_with_parent
 from lockstep.processes.exit_status import CONTEXT_LOST
+
+#: Name of the request that ends a worker, and of the event that its process sends if it can become another worker.
+END = "end worker"
+IDLE = "idle"
 
 
 class WorkerProcess:
@@ -59,5 +64,5 @@ class WorkerProcess:
         return CONTEXT_LOST
 
     def requests(self) -> Iterator[dict[str, Any]]:
-        """Yield the parent's requests until standard input ends."""
-        yield from map(json.loads, sys.stdin)
+        """Yield the parent's requests until standard input ends or the parent requests the end."""
+        yield from itertools.takewhile(lambda request: END not in request, map(json.loads, sys.stdin))

@@ -48,7 +48,7 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
     """
     for _ in range(MOST_DEATHS):
         done = (*outcome.verdicts, *outcome.records, *outcome.died)
-        worker = Watched("lockstep.scripts.worker", ["--plan", replace(plan, done=done).write()], silence_s)
+        worker = Watched("lockstep.scripts.worker", ["--plan", replace(plan, done=done).write()], silence_s, warm=True)
         try:
             ready = worker.started()
             outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}

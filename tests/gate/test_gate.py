@@ -1,16 +1,15 @@
 """``lockstep gate`` as a user runs it: a scratch repository on the CPU, everything real."""
 
-import contextlib
 import json
 import re
 import signal
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 from nvml import PREAMBLE, build
 from project import BROKEN, KERNELS, SUITE, make_project
+from worker_processes import wait_until, worker_processes
 
 M2 = "M=2,K=1024,N=512"
 
@@ -272,7 +271,7 @@ def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):
     assert code == 2, shown
     assert {one["reason"] for one in report["cases"]} == {"import of product: killed by SIGKILL in its import"}
     assert "Traceback" not in shown
-    assert not _workers(project)
+    wait_until(lambda: not worker_processes(project.root))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -291,7 +290,7 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
     deadline = time.monotonic() + 120
     while not hanging.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    workers = _workers(project)
+    workers = worker_processes(project.root)
     locked = (tmp_path / "sm-0").exists()
     process.send_signal(number)
     shown, _ = process.communicate(timeout=60)
@@ -301,19 +300,10 @@ def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_proc
     assert report["state"] == "interrupted"
     assert {one["reason"] for one in report["cases"] if not one["unchanged"]} == {"interrupted before it"}
     assert workers
-    assert not _workers(project)
+    wait_until(lambda: not worker_processes(project.root))
     assert locked
     assert not (tmp_path / "sm-0").exists()
     assert not [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-
-
-def _workers(project):
-    """Command lines of the gate's workers that hold this project's tree."""
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in lines if "lockstep.gate.measuring.worker" in line and str(project.root) in line]
 
 
 def test_each_side_calls_the_operators_that_it_registered(project):

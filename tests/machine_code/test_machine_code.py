@@ -1,6 +1,5 @@
 """Trees are traced and compiled without a GPU, in processes that tests share: starting torch takes seconds."""
 
-import contextlib
 import json
 import re
 import shutil
@@ -9,10 +8,10 @@ import sys
 import textwrap
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from project import make_project
+from worker_processes import wait_until, worker_processes
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache
@@ -726,31 +725,14 @@ def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project,
     process = project.popen("code", "diff", "HEAD", "--target", "sm_90")
     try:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-        assert len(workers(project)) == 4  # and the guard of each
+        assert len(worker_processes(project.root)) == 8  # a process and its fork for each tree, and the guard of each
         asked = time.monotonic()
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)
         assert time.monotonic() - asked < 30
         assert process.returncode == status, shown
         assert "Traceback" not in shown
-        wait_until(lambda: not workers(project))
+        wait_until(lambda: not worker_processes(project.root))
     finally:
         process.kill()
         project.git("reset", "-q", "--hard", "HEAD~1")
-
-
-def wait_until(true, seconds=120):
-    """Wait for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def workers(project):
-    """Command lines of processes that trace this project's trees."""
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in lines if "machine_code.worker" in line and str(project.root) in line]

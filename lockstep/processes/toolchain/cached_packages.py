@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.end_with_parent import run
-from lockstep.processes.watched_worker import HOME
+from lockstep.processes.started_process import HOME
 
 #: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
 RETENTION_S = 60 * 24 * 3600
