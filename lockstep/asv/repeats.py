@@ -10,6 +10,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.processes.git import Git
@@ -176,7 +177,9 @@ def repeated(record: Record, commit: str, work: Work) -> Record:
         clocks=Clocks(),
         accuracy=None,
         code=None,
-        started_at="",
+        started_at=datetime.now(UTC).isoformat(
+            timespec="seconds"
+        ),  # of two records of a series, a merge keeps the later
         wall_s=0.0,
     )
 

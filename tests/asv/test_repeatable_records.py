@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.asv.repeats import Timed, Work, contradiction, lacks, repeatable
+from lockstep.fleet.join_records import order
 from lockstep.record.file import read_records
 from lockstep.record.model import CostEstimate, Estimate, Record
 
@@ -95,6 +96,12 @@ def test_a_repeat_says_why_a_cost_has_no_number():
     known = timed([("near", record(note="no host: it is captured in a graph"))])
     [one] = repeatable(known, [KEY], "base", "v1", FILES, BY_DISTANCE, ("host",)).values()
     assert not lacks(one, ["host"])
+
+
+def test_a_repeat_is_later_than_what_was_recorded_before():
+    earlier = record(started_at="2026-01-01T00:00:00+00:00")
+    (repeat,) = repeatable(timed([("near", earlier)]), [KEY], "base", "v1", FILES, BY_DISTANCE).values()
+    assert order(repeat) > order(earlier)
 
 
 def test_a_repeat_is_no_measurement():
