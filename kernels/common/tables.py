@@ -216,7 +216,7 @@ class Table:
         if rows == known:
             return None
         target = self.folder / f"{slug(gpu)}.toml"
-        sources = _sources(head, gpu, str(header.get("source", "")), [name for name, _, _ in tuned])
+        sources = _sources(head, gpu, str(header.get("source", "")), list(dict.fromkeys(name for name, _, _ in tuned)))
         # Whoever reads, or interrupts, meets a whole table.
         beside = target.with_suffix(".new")
         beside.write_text(_write({**head, "gpu": gpu, **header, **sources}, rows), encoding="utf-8")
