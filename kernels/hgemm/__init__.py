@@ -30,7 +30,10 @@ BEST = TABLE.choice("best", str, "M N K C elements", derived="elements")
 ALGORITHM = TABLE.maybe("cublaslt", str, "M N K C")
 
 #: Variants for the arguments that the best variant refuses. After them comes cuBLAS.
-PLAINER = {"warp_specialized": ("tma",)}
+PLAINER = {"warp_specialized": ("tma",), "cublaslt": ("warp_specialized", "tma")}
+
+#: Elements of the output, and K, from which the plainer variants are faster than the default cuBLAS.
+LARGE, DEEP = 1 << 22, 1024
 
 
 def torch_mm(
@@ -235,7 +238,8 @@ def hgemm(
     if config:
         return run(config)
     best = BEST(a.device, M, N, K, c is not None, M * N)
-    return first_that_can((best, *PLAINER.get(best, ()), "torch"), run)
+    plainer = PLAINER.get(best, ()) if M * N >= LARGE and K >= DEEP else ()
+    return first_that_can((best, *plainer, "torch"), run)
 
 
 def _cublas(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, out: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ the bytes need (docs/evidence/kernels/linear.md). The variants differ in how the
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 import triton
 from torch import Tensor
@@ -245,8 +247,9 @@ def linear(
             if config:
                 raise
             name = "gemv" if len(x) <= MOST_VECTORS else "split_k"
-    if name == "cublaslt" and bias is None and library.tuned_algorithm(x, weight):
-        return cublaslt(x, weight, out=out)
+    if name == "cublaslt" and library.tuned_algorithm(x, weight):
+        with suppress(NotImplementedError):
+            return cublaslt(x, weight, bias, out=out)
     if name in ("torch", "cublaslt"):
         return _cublas(x, weight, bias, out)
     variant = _gemv if name == "gemv" else _split_k
