@@ -117,6 +117,8 @@ def test_a_rival_has_a_column_and_a_row_that_it_wins_is_bold(machine, tmp_path):
         record("other", "M=1", 4e-6, 2.25, costs=behind),
         replace(record("third", "M=1", 1e-6), state="na", latency=None),
         record("best", "M=2", 5e-6, 1.0),
+        record("best", "M=4", 6e-6),
+        record("other", "M=4", 9e-6),
     ]
     host = {"gpu": "Toy GPU", "torch": "2.11.0", "other-kernels": "0.1"}
     head = Provenance("d" * 40, "lockstep", "toy", "2026-01-03T00:00:00+00:00", "", "unlocked", host, {}, 1)
@@ -127,6 +129,7 @@ def test_a_rival_has_a_column_and_a_row_that_it_wins_is_bold(machine, tmp_path):
     assert "Rivals (dddddddd, 2026-01-03, Toy GPU): `other`: Other 0.1." in text
     assert "| case | plain µs | other µs | best µs | in a chain | behind a kernel |" in text
     assert "| M=1 | 9.00 | 4.00 | 4.50 | **0.889× (0.876–0.902), other** | 1.067× (1.052–1.082), other |" in text
+    assert "| M=4 | n/a | 9.00 | 6.00 | 1.500×, other | — |" in text  # a case that the baseline refuses
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def rivals_table(
             continue
         cells = [case, *(micro(records.get(name)) for name in (baseline, *known, variant))]
         ours = records[variant]
-        cells.append(_least({name: over(ours.speedup, record.speedup) for name, record in rivals.items()}))
+        chain = {name: over(ours.speedup, record.speedup) for name, record in rivals.items()}
+        # Without the baseline, which a case may refuse, there is only the quotient of the times.
+        cells.append(_least(chain) if ours.speedup else _quotient(ours, rivals))
         behind = {name: record.costs.get("behind_speedup") for name, record in rivals.items()}
         cells.append(_least({name: over(ours.costs.get("behind_speedup"), one) for name, one in behind.items()}))
         yield f"| {' | '.join(cells)} |"
@@ -48,6 +50,14 @@ def rivals_table(
 
 def _ran(record: Record | None) -> bool:
     return record is not None and record.state == "ok"
+
+
+def _quotient(ours: Record, rivals: Mapping[str, Record]) -> str:
+    times = {name: record.latency.value for name, record in rivals.items() if record.latency}
+    if not times or ours.latency is None:
+        return "—"
+    name = min(times, key=times.__getitem__)
+    return f"{times[name] / ours.latency.value:.3f}×, {name}"
 
 
 def _least(ratios: Mapping[str, Estimate | None]) -> str:
