@@ -7,6 +7,7 @@ times its own configurations then. Marlin has no wheel that brings its kernels f
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def humming(
     Raises:
         NotImplementedError: Humming is not installed or ``x`` is not on a GPU; so does ``prepare_humming``.
     """
-    ops = _installed("humming.ops", "humming-kernels", x)
+    ops = _installed("humming-kernels", x, lambda: importlib.import_module("humming.ops"))
     y: Tensor = ops.humming_gemm(
         layer_config=humming_layer,
         inputs=x,
@@ -52,7 +53,7 @@ def humming(
 def prepare_humming(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     """Return the arguments of ``humming``: the layer that Humming makes of the same codes and scales."""
     expect_quantised(codes, scales)
-    layers = _installed("humming.layer", "humming-kernels", codes)
+    layers = _installed("humming-kernels", codes, lambda: importlib.import_module("humming.layer"))
     (K, N), groups = codes.shape, len(scales)
     weight = {"dtype": "uint4", "group_size": K // groups if groups > 1 else 0}
     layer = layers.HummingLayer(shape_n=N, shape_k=K, weight_config=weight, torch_dtype=torch.float16).cuda()
@@ -86,7 +87,7 @@ def gemlite(
     Raises:
         NotImplementedError: GemLite is not installed or ``x`` is not on a GPU; so does ``prepare_gemlite``.
     """
-    core = _installed("gemlite.core", "gemlite", x)
+    core = _installed("gemlite", x, lambda: importlib.import_module("gemlite.core"))
     meta_scale = gemlite_zeros  # read only for 4-bit floats
     product: Tensor = core.forward_functional(
         x, None, [gemlite_words, gemlite_scales, gemlite_zeros, meta_scale], list(gemlite_layer)
@@ -97,7 +98,7 @@ def gemlite(
 def prepare_gemlite(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     """Return the arguments of ``gemlite``: the layer that GemLite makes of the same codes and scales."""
     expect_quantised(codes, scales)
-    package = _installed("gemlite", "gemlite", codes)
+    package = _installed("gemlite", codes, lambda: importlib.import_module("gemlite"))
     (K, N), half = codes.shape, package.DType.FP16
     layer = package.GemLiteLinear(
         4, group_size=K // len(scales), in_features=K, out_features=N, input_dtype=half, output_dtype=half
@@ -112,10 +113,11 @@ def prepare_gemlite(codes: Tensor, scales: Tensor) -> dict[str, Any]:
     }
 
 
-def _installed(module: str, package: str, tensor: Tensor) -> Any:
+def _installed(package: str, tensor: Tensor, load: Callable[[], Any]) -> Any:
+    # Callers name the module in the call of import_module: so the sources that a family imports are known.
     if tensor.device.type != "cuda":
         raise NotImplementedError(f"{package} needs a CUDA tensor, got a {tensor.device.type} tensor")
     try:
-        return importlib.import_module(module)
+        return load()
     except ImportError as error:
         raise NotImplementedError(f"{package} is not installed ({error}); pip install {package}") from error
