@@ -28,7 +28,7 @@ from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.record.series_name import SeriesName
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"

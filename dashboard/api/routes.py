@@ -20,7 +20,7 @@ from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
 from dashboard.api.openapi import Operation, document
 from dashboard.api.paging import Part, WrongQuery
-from dashboard.auth.security import RATES
+from dashboard.auth.request_checks import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice

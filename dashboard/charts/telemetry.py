@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.charts.theme import Scheme, neutral
 from dashboard.charts.trend import Figure, wrapped
-from lockstep.alerts.cause.code_change import code_of
+from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.compare.row import Measured
 from lockstep.history.model import Point
 

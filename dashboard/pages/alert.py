@@ -11,7 +11,7 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
 from dashboard.address import SeriesAddress, link
-from dashboard.auth.security import RequestSecurity, WriteError
+from dashboard.auth.request_checks import RequestSecurity, WriteError
 from dashboard.charts.alert_chart import LEVEL, before_and_after, member_chart
 from dashboard.charts.axes import sourced
 from dashboard.charts.theme import Scheme

@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import html
 
 from dashboard.address import link
-from dashboard.auth.security import RequestSecurity
+from dashboard.auth.request_checks import RequestSecurity
 from lockstep.alerts.database.alert_row import today_utc
 from lockstep.alerts.database.states_and_actions import ENDINGS, Act, LifecycleError
 from lockstep.alerts.pages_service import AlertService

@@ -13,8 +13,8 @@ from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.axes import sourced
 from dashboard.charts.cost_against_latency import against
 from dashboard.charts.roofline import roofline
-from dashboard.charts.shape_map import shape_map
 from dashboard.charts.size_sweep import sweep, sweep_axis
+from dashboard.charts.speedup_over_axes import speedup_over_axes
 from dashboard.charts.theme import Scheme, Style
 from dashboard.charts.trend import Figure
 from dashboard.charts.variant_styles import suite_styles, swatch
@@ -215,7 +215,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         known = newest_rows(results, address.machine)
         places = [place for key in keys if (place := known.find(key)) >= 0 and not known.is_baseline[place]]
         words = "Speedup × of the fastest variant, newest number of each shape"
-        drawn.append((shape_map([known[place] for place in places], axis, scheme), "shapes", words))
+        drawn.append((speedup_over_axes([known[place] for place in places], axis, scheme), "shapes", words))
     errors = against([(row, row) for row in timed if row.case in cases], QUANTITIES["error"], style_of, scheme)
     drawn.append((errors, "accuracy", "Error of the selected cases against their latency"))
     drawn.append(_cost_against_latency(results, address.suite, commit_rows, now, style_of, scheme))

@@ -13,7 +13,7 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.axes import sourced
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.change_marks import marks, release_marks
-from dashboard.charts.family_speedup import family_speedup
+from dashboard.charts.mean_speedup import mean_speedup
 from dashboard.charts.theme import BEST, Scheme, Style
 from dashboard.charts.trend import MARKED, Figure, trend
 from dashboard.charts.variant_styles import suite_styles, swatch
@@ -71,7 +71,7 @@ def trends(
     if len(series) > 1:
         changes = [(key.case, change) for key in best for change in reported_changes(results, key, machine_findings)]
         marked = [*marks(changes, commits, place, scheme), *releases]
-        figure = family_speedup(list(results.trends(series)), commits, style_of[BEST], scheme, marked, zoom)
+        figure = mean_speedup(list(results.trends(series)), commits, style_of[BEST], scheme, marked, zoom)
         heading = [mono(f"{BEST}, {len(series)} shapes"), html.Span("Speedup ×, geometric mean")]
         drawn.append((figure, heading, f"Speedup of {address.suite} over the commits"))
     for case in cases:

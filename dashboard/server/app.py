@@ -12,11 +12,11 @@ from flask import Response, redirect, send_file
 from dashboard.address import link, parse_commit, parse_family, parse_overview, parse_series
 from dashboard.api.routes import create_api
 from dashboard.auth.credentials import Access
-from dashboard.auth.security import RequestSecurity
+from dashboard.auth.request_checks import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
-from dashboard.server.live import add_live, shown_version
+from dashboard.server.polls import add_live, shown_version
 from dashboard.server.prefix import below
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms

@@ -24,7 +24,7 @@ import waitress
 from dash import Dash
 from waitress import wasyncore
 
-from dashboard.auth.security import MOST_BODY
+from dashboard.auth.request_checks import MOST_BODY
 from lockstep.processes.end_with_parent import end_with_parent
 
 #: Seconds for which a connection may be idle. Common proxies reuse their connections for 60 s (nginx, AWS ALB) or 75 s.

@@ -110,7 +110,7 @@ def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Re
     """Measure a case in this process, for asv environments without a worker."""
     # Imported here: torch is slow to import.
     from lockstep.timing.device import open_device
-    from lockstep.timing.interleave import QUICK, Plan
+    from lockstep.timing.epochs import QUICK, Plan
     from lockstep.timing.measure import Measurer
 
     device = open_device()

@@ -56,9 +56,9 @@ class FreshRuns:
         arms: dict[tuple[str, str, str, str], Record] = {}
         done: list[Planned] = []
         try:
-            on_cpu = worker.host.get("device") == "cpu"
-            states = ("warm",) if on_cpu else self.states
-            for turn, planned in enumerate(self.plan or in_turn(self.suites, states, quick_only=on_cpu)):
+            device = worker.host.get("device", "")
+            states = ("warm",) if device == "cpu" else self.states
+            for turn, planned in enumerate(self.plan or in_turn(self.suites, states, device)):
                 done.append(planned)
                 suite, label, l2 = planned
                 variants = self.chosen[suite.name]
@@ -91,12 +91,12 @@ class FreshRuns:
         return arms
 
 
-def in_turn(suites: Sequence[Suite], states: Sequence[str], *, quick_only: bool) -> Iterator[Planned]:
+def in_turn(suites: Sequence[Suite], states: Sequence[str], device: str) -> Iterator[Planned]:
     """Yield one case of each suite in turn until all are listed, starting in the middle of each suite's list.
 
     The first case of most suites is the smallest and the noisiest.
     """
-    pools = [middles(list(suite.quick if quick_only else suite.cases)) for suite in suites]
+    pools = [middles(list(suite.cases_on(device))) for suite in suites]
     for turn in itertools.zip_longest(*pools):
         for suite, case in zip(suites, turn, strict=True):
             if case is not None:

@@ -53,7 +53,7 @@ def main() -> int:
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.record.provenance import host_facts
     from lockstep.timing.device import open_device
-    from lockstep.timing.interleave import QUICK, Plan
+    from lockstep.timing.epochs import QUICK, Plan
     from lockstep.timing.measure import Measurer
     from lockstep.timing.tuners.choices import Choices, where_of
     from lockstep.timing.tuners.held_choices import Tuners

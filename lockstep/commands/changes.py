@@ -223,7 +223,7 @@ def _print(
 ) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, interval, sense_words
-    from lockstep.detect.settings import RUN
+    from lockstep.detect.constants import RUN
 
     console = wide_console()
     table = plain_table(("date",), ("change", "95 % interval"))

@@ -21,7 +21,7 @@ from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.commands.script_option import add_script_option, asked_of
-from lockstep.gate.case_verdict import CHECKS, COSTS
+from lockstep.gate.model import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
 from lockstep.gate.report.terminal import show

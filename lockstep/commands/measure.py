@@ -226,7 +226,7 @@ def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str])
 
 def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[tuple[Case, str]]:
     """Yield the requested cases and cache states."""
-    chosen = list(suite.quick) if device == "cpu" else list(suite.cases)
+    chosen = list(suite.cases_on(device))
     if args.case:
         chosen = [case for text in args.case for case in match_cases(suite, text)]
     elif not args.all:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.alerts.cause.code_change import code_evidence, code_of, same_code, same_kernels
+from lockstep.alerts.cause.code_evidence import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.read_rows import rows_at

@@ -16,11 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.forward_costs import forward_costs
-from lockstep.detect.noise import FLOOR, noise_of, resolution_of
-from lockstep.detect.plain_steps import plain_steps
-from lockstep.detect.series_state import NEEDED, SeriesState, Shift
-from lockstep.detect.settings import (
+from lockstep.detect.constants import (
     BESIDE,
     BURN_IN,
     EARLY,
@@ -35,6 +31,10 @@ from lockstep.detect.settings import (
     RUN,
     WINDOW,
 )
+from lockstep.detect.forward_costs import forward_costs
+from lockstep.detect.noise import FLOOR, noise_of, resolution_of
+from lockstep.detect.plain_steps import plain_steps
+from lockstep.detect.series_state import NEEDED, SeriesState, Shift
 from lockstep.detect.trend import Trend
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.settings import GATE, MEMORY, NOVELTY, WANDER, WIDTH
+from lockstep.detect.constants import GATE, MEMORY, NOVELTY, WANDER, WIDTH
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.detect.constants import BURN_IN, GATE, NOVELTY, RUN
 from lockstep.detect.forward_costs import final_costs
-from lockstep.detect.settings import BURN_IN, GATE, NOVELTY, RUN
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lockstep.detect.constants import GATE, MEMORY, WANDER, WINDOW
 from lockstep.detect.detector import Detector
 from lockstep.detect.noise import CAUTION, FLOOR, MEDIAN_SQUARE, medians
 from lockstep.detect.series_state import Shift
-from lockstep.detect.settings import GATE, MEMORY, WANDER, WINDOW
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

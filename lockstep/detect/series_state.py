@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.settings import WINDOW
+from lockstep.detect.constants import WINDOW
 
 #: A block of new points begins at most ``WINDOW`` points before the first of them, and its noise comes from the
 #: ``WINDOW`` points before the block.

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.detect.constants import NOVELTY, PROMPT
 from lockstep.detect.detector import Detector, threshold
 from lockstep.detect.findings import Analysis, Change, Level, Noise
 from lockstep.detect.noise import CAUTION
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
-from lockstep.detect.settings import NOVELTY, PROMPT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

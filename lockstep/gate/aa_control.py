@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lockstep.gate.case_verdict import SeriesKey, Verdict
+from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.report import percent
-from lockstep.gate.sequential import furthest
+from lockstep.gate.sequential_decision import furthest
 
 #: Largest difference that a note states, as a share. With few scattered epochs an interval may have an absurd end.
 _MOST = 5.0

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.gate.case_verdict import GroupRequest, SeriesKey, Verdict
-from lockstep.gate.sequential import Test
+from lockstep.gate.model import GroupRequest, SeriesKey, Verdict
+from lockstep.gate.sequential_decision import Test
 from lockstep.gate.trial import Measured, Trial
 from lockstep.machine_code.compile_time import CompileClock, Kernels
 from lockstep.machine_code.targets import Target

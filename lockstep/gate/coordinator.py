@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.gate.case_verdict import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.imports import Conflict, Imports
+from lockstep.gate.model import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.processes.watched_worker import Culprits, WorkerDied
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lockstep.gate.case_verdict import SeriesKey, SideFacts, Verdict
+from lockstep.gate.model import SeriesKey, SideFacts, Verdict
 from lockstep.gate.unchanged import Unchanged
 
 

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.case_verdict import (
+from lockstep.gate.compile_pairs import CompilePairs
+from lockstep.gate.coordinator import Coordinator
+from lockstep.gate.imports import Imports
+from lockstep.gate.model import (
     CHECKS,
     COMPILE,
     LATENCY,
@@ -20,13 +23,10 @@ from lockstep.gate.case_verdict import (
     SideFacts,
     Verdict,
 )
-from lockstep.gate.compile_pairs import CompilePairs
-from lockstep.gate.coordinator import Coordinator
-from lockstep.gate.imports import Imports
 from lockstep.gate.plan import aa_groups, deadline_of, groups
 from lockstep.gate.report.rows import line
 from lockstep.gate.request import Request
-from lockstep.gate.sequential import MOST_SAME
+from lockstep.gate.sequential_decision import MOST_SAME
 from lockstep.gate.unchanged import Unchanged
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from lockstep.gate.case_verdict import Group
+from lockstep.gate.model import Group
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import CaseKey
 from lockstep.processes.watched_worker import WorkerDied

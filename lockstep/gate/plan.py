@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.gate.case_verdict import Group, SeriesKey, SideFacts
+from lockstep.gate.model import Group, SeriesKey, SideFacts
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.evaluate import skip_reason
 

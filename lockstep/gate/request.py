@@ -23,7 +23,7 @@ class Request:
         cases: labels by suite; ``None`` for all cases of a suite.
         variants: names of the variants; empty for all.
         l2: a cache state, or "both".
-        costs: costs to judge besides the latency (``lockstep.gate.case_verdict.COSTS``), by suite.
+        costs: costs to judge besides the latency (``lockstep.gate.model.COSTS``), by suite.
         thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: hashes and subject lines of head's commits, and pull requests ("#123"). An ``[[accept]]`` entry of

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.gate.case_verdict import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
 from lockstep.gate.imports import Imports
 from lockstep.gate.judge import Judge
+from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.observers import Observers, observers_here
 from lockstep.gate.plan import Selection, groups, select
 from lockstep.gate.report.report import Report

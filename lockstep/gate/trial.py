@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
-from lockstep.gate.case_verdict import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
-from lockstep.gate.sequential import LOOKS, Decision, Test, excluded, found_twice, interval, relative
+from lockstep.gate.model import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
+from lockstep.gate.sequential_decision import LOOKS, Decision, Test, excluded, found_twice, interval, relative
 
 #: A bound (log units) above which nothing is said to be excluded.
 _MOST_EXCLUDED = 1.0

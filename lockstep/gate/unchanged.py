@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from lockstep.gate.case_verdict import COMPILE, DETERMINISTIC, ERROR, SeriesKey
+from lockstep.gate.model import COMPILE, DETERMINISTIC, ERROR, SeriesKey
 from lockstep.machine_code import CaseKey, Tree
 from lockstep.machine_code.family_files import same_files
 from lockstep.suite.definition import Suite

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.gate.case_verdict import Group, GroupRequest, SideFacts, Verdict, group_from, verdict_from
+from lockstep.gate.model import Group, GroupRequest, SideFacts, Verdict, group_from, verdict_from
 from lockstep.processes.watched_worker import Watched
 
 

@@ -15,7 +15,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.evaluate import inputs_of
 from lockstep.suite.inputs import Draw, tensors_of
-from lockstep.timing.arms.argument_sets import size_of
+from lockstep.timing.arms.argument_rotation import size_of
 from lockstep.timing.checks.check import Checker, WrongResult
 from lockstep.timing.device import Device
 

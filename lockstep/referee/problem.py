@@ -96,7 +96,7 @@ def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Cas
     Raises:
         SuiteError: a text selects no case, or the device measures none.
     """
-    cases = suite.quick if device.kind == "cpu" else suite.cases
+    cases = suite.cases_on(device.kind)
     if source.cases:
         cases = tuple(dict.fromkeys(case for text in source.cases for case in match_cases(suite, text)))
     if not cases:

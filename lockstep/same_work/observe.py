@@ -30,7 +30,7 @@ from lockstep.same_work.work import (
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
-from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device
 from lockstep.timing.graph_capture import capture_graph

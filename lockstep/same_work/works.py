@@ -18,8 +18,8 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.variants import Family
-from lockstep.timing.arms.argument_sets import draw_sets
-from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.arms.argument_rotation import draw_sets
+from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified

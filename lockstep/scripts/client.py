@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockstep.gate.case_verdict import Verdict, verdict_from
+from lockstep.gate.model import Verdict, verdict_from
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.record.file import record_from
 from lockstep.record.model import Record

@@ -12,7 +12,7 @@ from typing import Any
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay, BoundCall
-from lockstep.timing.arms.buffers import Buffers, Contender
+from lockstep.timing.arms.shared_buffers import Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost
 

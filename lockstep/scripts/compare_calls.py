@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from lockstep.gate.case_verdict import SeriesKey, Verdict
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
-from lockstep.gate.sequential import MOST_SAME, Test
+from lockstep.gate.model import SeriesKey, Verdict
+from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.gate.trial import Trial
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
@@ -20,7 +20,7 @@ from lockstep.scripts.compare_outputs import difference, first_output
 from lockstep.scripts.shared_buffers import share
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
-from lockstep.timing.arms.buffers import ArmFailed, Contender
+from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.controls import Controls
 from lockstep.timing.device import Device, DeviceLost

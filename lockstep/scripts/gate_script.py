@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.case_verdict import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.trees import Version, version
 from lockstep.scripts.client import Outcome, run_plan

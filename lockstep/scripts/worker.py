@@ -190,8 +190,8 @@ class _Session:
 
     def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-        from lockstep.gate.case_verdict import SeriesKey, Verdict
         from lockstep.gate.measuring.pairing import QUICK, pace_on
+        from lockstep.gate.model import SeriesKey, Verdict
         from lockstep.scripts.compare_calls import CallComparer, Limits
 
         plan = self._plan

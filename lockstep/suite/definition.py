@@ -213,6 +213,10 @@ class Suite(ABC):
         """Return ``cases``, followed by the quick cases that are not among them."""
         return tuple(dict.fromkeys(self.cases + self.quick))
 
+    def cases_on(self, device: str) -> tuple[Case, ...]:
+        """Return the cases that are measured on a device: ``quick`` on a "cpu", else ``cases``."""
+        return self.quick if device == "cpu" else self.cases
+
     def case(self, label: str) -> Case:
         """Return the case with this label.
 

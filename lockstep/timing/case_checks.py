@@ -12,8 +12,8 @@ import torch
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
-from lockstep.timing.arms.argument_sets import PLACEMENT_BYTES, set_count, size_of
-from lockstep.timing.arms.buffers import Contender
+from lockstep.timing.arms.argument_rotation import PLACEMENT_BYTES, set_count, size_of
+from lockstep.timing.arms.shared_buffers import Contender
 from lockstep.timing.checks.check import Checked, Checker, brief, without_frames
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rules.changed_shared_code import Trusted

@@ -14,17 +14,17 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.variants import Family, NotInCommit
-from lockstep.timing.arms.argument_sets import draw_sets
+from lockstep.timing.arms.argument_rotation import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.buffers import Buffers, Contender
+from lockstep.timing.arms.shared_buffers import Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
 from lockstep.timing.checks.check import Checked, brief
 from lockstep.timing.checks.standard import unchecked
 from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
+from lockstep.timing.epochs import Compared, Comparison
 from lockstep.timing.impossible_times import Limits, plausible
 from lockstep.timing.instruments import Instruments
-from lockstep.timing.interleave import Compared, Comparison
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.tuners.choices import chosen_by_kernel

@@ -38,7 +38,7 @@ class Metered:
 
 @dataclass
 class CostMeter:
-    """Measures one cost of every arm; ``lockstep.timing.interleave.Comparison`` calls it in some of the epochs.
+    """Measures one cost of every arm; ``lockstep.timing.epochs.Comparison`` calls it in some of the epochs.
 
     Attributes:
         name: name of the cost in ``lockstep.record.quantity.COSTS``. The time that a run spends on the cost is reported
@@ -60,7 +60,7 @@ class CostMeter:
 
         Args:
             arms: the arms, on the buffers of the epoch.
-            listener, restore: see ``lockstep.timing.interleave.Source``.
+            listener, restore: see ``lockstep.timing.epochs.Source``.
 
         Raises:
             DeviceLost: an arm broke the device.

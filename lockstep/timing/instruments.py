@@ -13,14 +13,14 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Cost, Suite
 from lockstep.suite.evaluate import in_history, skip_reason
 from lockstep.suite.variants import Family
-from lockstep.timing.arms.buffers import Contender
+from lockstep.timing.arms.shared_buffers import Contender
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import Checked
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.stage_times import Stages
 from lockstep.timing.tuners.choices import Choice

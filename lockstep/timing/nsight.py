@@ -15,8 +15,8 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import load_family
-from lockstep.timing.arms.argument_sets import draw_sets, set_count, size_of
-from lockstep.timing.arms.buffers import make_arms
+from lockstep.timing.arms.argument_rotation import draw_sets, set_count, size_of
+from lockstep.timing.arms.shared_buffers import make_arms
 from lockstep.timing.device import Device
 
 #: Name of the NVTX range.

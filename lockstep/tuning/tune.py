@@ -19,8 +19,8 @@ from lockstep.record.model import Estimate, Record
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.timing.device import Device
+from lockstep.timing.epochs import Plan
 from lockstep.timing.instruments import Listener
-from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.tuning.search_space import INCUMBENT, contest, name_of, search_space_of
 

@@ -17,7 +17,7 @@ from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.notify.feed import MOST_ENTRIES
 

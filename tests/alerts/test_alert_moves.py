@@ -16,7 +16,7 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts, Synced
+from lockstep.alerts.database.update_alerts import CurrentAlerts, Synced
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

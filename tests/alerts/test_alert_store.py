@@ -22,7 +22,7 @@ from lockstep.alerts.database.connection import Database, StateError
 from lockstep.alerts.database.location import default_state
 from lockstep.alerts.database.states_and_actions import Act, LifecycleError
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts, Synced
+from lockstep.alerts.database.update_alerts import CurrentAlerts, Synced
 from lockstep.alerts.model import Alert, Waiver
 
 TODAY = datetime.date(2026, 11, 21)
@@ -258,7 +258,7 @@ import sys
 from alerting import COMMITS, alerts, series, step
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 print("started", flush=True)
 store = AlertStore(Database(sys.argv[1]))
 steps = [step(3 + 2 * n, name=series(family=f"f{n}", case=f"M={m}")) for n in range(8) for m in range(5)]

@@ -15,14 +15,14 @@ from project import KERNELS, Project, make_project
 
 from lockstep.alerts.analysis.grouping import ReportedChange, group
 from lockstep.alerts.analysis.step_facts import levels
+from lockstep.alerts.bisection.alert_range import search_range
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
-from lockstep.alerts.bisection.search_range import search_range
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 

@@ -10,7 +10,7 @@ from lockstep.alerts.bisection.confirmation import PATIENCE_MS, can_be_confirmed
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.notify.outbox import Outbox
 from lockstep.notify.receivers import receivers
 

@@ -28,9 +28,9 @@ from lockstep.suite.definition import Suite  # noqa: E402
 from lockstep.suite.discovery import load_suites  # noqa: E402
 from lockstep.suite.evaluate import in_history, skip_reason  # noqa: E402
 from lockstep.suite.variants import load_family  # noqa: E402
-from lockstep.timing.arms.argument_sets import draw_sets  # noqa: E402
+from lockstep.timing.arms.argument_rotation import draw_sets  # noqa: E402
 from lockstep.timing.arms.bound_arms import Arm, BoundCall  # noqa: E402
-from lockstep.timing.arms.buffers import make_arms  # noqa: E402
+from lockstep.timing.arms.shared_buffers import make_arms  # noqa: E402
 from lockstep.timing.costs.host_time import CudaSpinner, HostTime  # noqa: E402
 from lockstep.timing.device import Device, open_device  # noqa: E402
 

@@ -15,7 +15,7 @@ from served import call, place
 from dashboard.server.app import create_app
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store, StoreError
 

@@ -22,7 +22,7 @@ from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse_overview
-from dashboard.charts.family_speedup import chained
+from dashboard.charts.mean_speedup import chained
 from dashboard.pages import overview, overview_rows
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
 from dashboard.pages.overview_families import families

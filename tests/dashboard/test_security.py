@@ -15,7 +15,7 @@ from trees import open_store, record, write_measurement
 
 from dashboard.auth.credentials import Access, AccessError, access_of, read_networks, read_tokens
 from dashboard.auth.own_connection import is_own
-from dashboard.auth.security import RATES, RequestCounts
+from dashboard.auth.request_checks import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
 from dashboard.pages.alert_actions import ACTIONS
 from dashboard.server.app import create_app

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.detect import Analysis, Trend, analyse, analyse_many, continue_many
+from lockstep.detect.constants import PROMPT
 from lockstep.detect.series_state import SeriesState
-from lockstep.detect.settings import PROMPT
 from lockstep.detect.summary import smallest_step
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.case_verdict import SeriesKey, Verdict
+from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.record.model import Estimate
 
 FIRST, SECOND, OTHER = (SeriesKey("s", "v", case, "cold") for case in ("M=1", "M=2", "M=3"))

@@ -15,7 +15,7 @@ import pytest
 from project import make_project
 from workflows import ROOT, Runner, workflow
 
-from lockstep.gate.case_verdict import SeriesKey, Verdict
+from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report import untrusted_report
 from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT, comment_text
 from lockstep.gate.report.markdown import pages_link

@@ -7,8 +7,8 @@ from fakes import FakeDevice, steady_controls
 from made_suites import make_suite
 
 from lockstep import Cost, grid
-from lockstep.gate.case_verdict import Group, GroupRequest
 from lockstep.gate.measuring.comparer import Comparer
+from lockstep.gate.model import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
 from lockstep.timing.rounds import Pace
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from project import SUITE, make_project
 
-from lockstep.gate.case_verdict import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.compile_pairs import WITHOUT_GPU, CompilePairs
+from lockstep.gate.model import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
 from lockstep.machine_code.compile_time import CompileClock

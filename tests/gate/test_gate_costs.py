@@ -14,8 +14,8 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.aa_control import AAControl
-from lockstep.gate.case_verdict import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.comparer import Comparer
+from lockstep.gate.model import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code import CaseKey

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from lockstep.gate.case_verdict import UNREACHED, SeriesKey, Verdict
-from lockstep.gate.sequential import LOOKS, Test, found_twice, interval, relative
+from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.sequential_decision import LOOKS, Test, found_twice, interval, relative
 from lockstep.gate.trial import Measured, Trial, log_ratios
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")

@@ -14,10 +14,10 @@ from made_suites import make_suite
 from project import KERNELS, make_project
 
 from lockstep import Cost, grid
-from lockstep.gate.case_verdict import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
 from lockstep.gate.measuring.pairing import QUICK
+from lockstep.gate.model import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.plan import groups
 from lockstep.gate.report.report import Report, headline

@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from lockstep.gate.case_verdict import SeriesKey, SideFacts, Verdict
 from lockstep.gate.imports import Imports
 from lockstep.gate.judge import Judge
+from lockstep.gate.model import SeriesKey, SideFacts, Verdict
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code import CaseKey
 from lockstep.record.model import Estimate

@@ -13,8 +13,8 @@ from fakes import FakeDevice
 from lockstep.gate.measuring.pairing import BASE, CLOCK_TOLERANCE, HEAD, QUICK, PairTimer, steady
 from lockstep.gate.namespaces import Sides
 from lockstep.suite.variants import Family
-from lockstep.timing.arms.argument_sets import ArgumentSet
-from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.arms.argument_rotation import ArgumentSet
+from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.clock_correction import at_common_clock, midmean
 from lockstep.timing.device import Timing
 from lockstep.timing.rounds import Pace

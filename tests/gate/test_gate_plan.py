@@ -7,7 +7,7 @@ import pytest
 from made_suites import make_suite
 
 from lockstep import grid
-from lockstep.gate.case_verdict import SeriesKey, SideFacts
+from lockstep.gate.model import SeriesKey, SideFacts
 from lockstep.gate.plan import (
     AA_GROUPS,
     Selection,

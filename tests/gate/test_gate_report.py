@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from verb import run_verb
 
-from lockstep.gate.case_verdict import SeriesKey, Verdict, verdict_from
+from lockstep.gate.model import SeriesKey, Verdict, verdict_from
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report.report import EXIT, Report, headline

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lockstep.gate.case_verdict import Group, GroupRequest, Verdict
 from lockstep.gate.measuring.schedule import MOST_VOID, Bench, Scatter, Schedule
-from lockstep.gate.sequential import LOOKS, Test
+from lockstep.gate.model import Group, GroupRequest, Verdict
+from lockstep.gate.sequential_decision import LOOKS, Test
 from lockstep.gate.trial import Measured, Trial
 
 #: How many times as long as base head takes, by shape.

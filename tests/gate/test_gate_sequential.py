@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential import LOOKS, Test, found_twice, furthest, interval, relative
+from lockstep.gate.sequential_decision import LOOKS, Test, found_twice, furthest, interval, relative
 from lockstep.record.model import Estimate
 
 EFFECT = 0.0025

@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from lockstep.gate.case_verdict import (
+from lockstep.gate.judge import moved_controls
+from lockstep.gate.model import (
     Group,
     GroupRequest,
     SeriesKey,
@@ -14,7 +15,6 @@ from lockstep.gate.case_verdict import (
     group_request_from,
     verdict_from,
 )
-from lockstep.gate.judge import moved_controls
 from lockstep.record.model import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from project import make_project
 
-from lockstep.gate.case_verdict import Group, SeriesKey
+from lockstep.gate.model import Group, SeriesKey
 from lockstep.gate.observers import Observers
 from lockstep.gate.unchanged import Unchanged
 from lockstep.gate.worker_client import Setup

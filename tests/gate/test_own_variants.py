@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 from project import make_project
 
-from lockstep.gate.case_verdict import Group, GroupRequest
+from lockstep.gate.model import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import compare_sources
 from lockstep.gate.worker_client import GateWorker, Setup

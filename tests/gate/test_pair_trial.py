@@ -2,8 +2,8 @@
 
 import math
 
-from lockstep.gate.case_verdict import SeriesKey
-from lockstep.gate.sequential import Test
+from lockstep.gate.model import SeriesKey
+from lockstep.gate.sequential_decision import Test
 from lockstep.gate.trial import Measured, Trial
 
 KEY = SeriesKey("product", "twice", "M=2,K=1024,N=512", "warm")

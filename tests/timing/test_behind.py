@@ -11,8 +11,8 @@ from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
 from lockstep.timing.costs import behind
 from lockstep.timing.device import CpuDevice, DeviceLost
+from lockstep.timing.epochs import Plan
 from lockstep.timing.graph_capture import CaptureError
-from lockstep.timing.interleave import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.rules.changed_shared_code import Trusted
 

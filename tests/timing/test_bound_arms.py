@@ -12,8 +12,8 @@ from lockstep import Cost, grid
 from lockstep.record.model import TWIN
 from lockstep.suite.inputs import tensors_of
 from lockstep.suite.variants import Family
-from lockstep.timing.arms import argument_sets
-from lockstep.timing.arms.argument_sets import (
+from lockstep.timing.arms import argument_rotation
+from lockstep.timing.arms.argument_rotation import (
     CACHE_FACTOR,
     MOST_SETS,
     PLACEMENT_BYTES,
@@ -23,8 +23,8 @@ from lockstep.timing.arms.argument_sets import (
     set_count,
     size_of,
 )
-from lockstep.timing.arms.buffers import make_arms
-from lockstep.timing.interleave import Plan
+from lockstep.timing.arms.shared_buffers import make_arms
+from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer
 
 [CASE] = grid(M=64, N=256)
@@ -154,7 +154,7 @@ def test_inputs_that_no_call_takes_are_not_copied_for_each_set():
 def test_a_part_of_a_larger_tensor_is_placed_with_its_gaps():
     whole = torch.arange(60.0).reshape(5, 12)
     for part in (whole[1:4, 3:7], whole[:, 2], whole[4:4], whole[2, 5]):
-        placed = argument_sets.place(part, random.Random(1))
+        placed = argument_rotation.place(part, random.Random(1))
         assert (placed.shape, placed.stride()) == (part.shape, part.stride())
         assert torch.equal(placed, part)
         placed.fill_(-1)

@@ -15,7 +15,7 @@ from fakes import MarkAtOnce
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.costs.energy import Energy, NoEnergy, run_train
 from lockstep.timing.device import CpuDevice
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.rules.changed_shared_code import Trusted
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ SCRIPT = """
     from lockstep.timing.arms.bound_arms import Arm
     from lockstep.timing.device import CpuDevice
     from lockstep.timing.costs.energy import Energy, run_train
-    from lockstep.timing.interleave import Plan
+    from lockstep.timing.epochs import Plan
     from lockstep.timing.rules.changed_shared_code import Trusted
 
     gpu = Gpu.open(0)

@@ -9,7 +9,7 @@ from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.cost_meters import EPOCHS, is_measured
 from lockstep.timing.costs.host_time import CALLS, NO_HOST, HostTime
 from lockstep.timing.device import CpuDevice, DeviceLost
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer
 
 CALL_S = 3e-4

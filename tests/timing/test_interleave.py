@@ -14,9 +14,9 @@ from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost, Timing
+from lockstep.timing.epochs import EPOCHS_A_CONTROL, Comparison, Plan
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
-from lockstep.timing.interleave import EPOCHS_A_CONTROL, Comparison, Plan
 from lockstep.timing.rounds import LEAD_ROUNDS
 from lockstep.timing.rules.rule import Disqualified, Rule
 
@@ -283,7 +283,7 @@ def test_costs_leave_the_budget_of_the_rounds_as_it_is(monkeypatch):
     bench = Bench({"base": 1e-3})
     bench.seconds["wide"] = by_epoch(1e-3, [1, 1.018] * 15)(bench)
     meter = Pause(bench, 1.0)
-    monkeypatch.setattr("lockstep.timing.interleave.monotonic", lambda: len(meter.drawn) * meter.seconds)
+    monkeypatch.setattr("lockstep.timing.epochs.monotonic", lambda: len(meter.drawn) * meter.seconds)
     outcome = run(bench, plan=replace(PLAN, max_epochs=30), meters=[meter]).outcomes["wide"]
     assert outcome.epochs == len(meter.drawn) == 30, "the budget is six seconds"
 

@@ -8,8 +8,8 @@ import pytest
 
 from lockstep.record.model import Estimate
 from lockstep.timing.detectable_effect import detectable
+from lockstep.timing.epochs import Plan
 from lockstep.timing.estimates import HOPELESS
-from lockstep.timing.interleave import Plan
 from lockstep.timing.intervals import (
     NOMINAL,
     exponential,

@@ -13,7 +13,7 @@ from lockstep.record.model import Accuracy
 from lockstep.suite.checkout import import_from
 from lockstep.timing.arms.repeated_values import SPARED
 from lockstep.timing.device import DeviceLost
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.stage_times import STAGES
 

@@ -12,7 +12,7 @@ from lockstep.timing.costs import behind, energy
 from lockstep.timing.costs.behind import Behind
 from lockstep.timing.costs.energy import Energy
 from lockstep.timing.costs.host_time import HostTime
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer
 from lockstep.timing.rules.changed_shared_code import Trusted
 

@@ -9,11 +9,11 @@ from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
-from lockstep.timing.arms.argument_sets import draw_sets
-from lockstep.timing.arms.buffers import make_arms
+from lockstep.timing.arms.argument_rotation import draw_sets
 from lockstep.timing.arms.repeated_values import SPARED
+from lockstep.timing.arms.shared_buffers import make_arms
 from lockstep.timing.arms.verify_replays import Timed, Verifier
-from lockstep.timing.interleave import Plan
+from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer
 
 [CASE] = grid(M=6)

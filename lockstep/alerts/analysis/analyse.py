@@ -18,7 +18,7 @@ from lockstep.alerts.analysis.stopped_series import dead_machines, is_old, silen
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.renames import Renamed
-from lockstep.alerts.database.sync import CurrentAlerts
+from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.suite.thresholds import Thresholds

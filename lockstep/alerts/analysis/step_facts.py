@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.alerts.analysis.followed_series import Followed, series_by_name
 from lockstep.alerts.cause.change_facts import Facts, GpuMove, Move, Step
-from lockstep.alerts.cause.code_change import code_of
+from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change

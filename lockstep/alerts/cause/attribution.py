@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lockstep.alerts.cause.change_facts import Move, Step
-from lockstep.alerts.cause.code_change import code_evidence, same_code
+from lockstep.alerts.cause.code_evidence import code_evidence, same_code
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import MEASURED_ON_BOTH, MODELS_DIFFER, Cause, Evidence, FoundChange
 from lockstep.record.quantity import PAIRED

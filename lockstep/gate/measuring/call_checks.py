@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import torch
 
-from lockstep.gate.case_verdict import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.gate.measuring.determinism import compare_bits
 from lockstep.gate.measuring.error import compare_errors
+from lockstep.gate.model import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
-from lockstep.timing.arms.buffers import ArmFailed, Contender
+from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import DeviceLost

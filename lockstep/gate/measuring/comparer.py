@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import torch
 
-from lockstep.gate.case_verdict import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.call_checks import CallChecks
 from lockstep.gate.measuring.families import Families
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
+from lockstep.gate.model import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.sequential import Test
+from lockstep.gate.sequential_decision import Test
 from lockstep.gate.trial import Measured, Trial
 from lockstep.same_work.observe import Observed, observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
@@ -25,9 +25,9 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
 from lockstep.suite.variants import NotInCommit
-from lockstep.timing.arms.argument_sets import draw_sets
+from lockstep.timing.arms.argument_rotation import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
+from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
-from lockstep.gate.case_verdict import OUT_OF_TIME, SeriesKey, Verdict
 from lockstep.gate.measuring.pairing import BASE
-from lockstep.timing.arms.buffers import ArmFailed
+from lockstep.gate.model import OUT_OF_TIME, SeriesKey, Verdict
+from lockstep.timing.arms.shared_buffers import ArmFailed
 
 #: Calls of each side after its first, until one differs.
 CALLS = 8

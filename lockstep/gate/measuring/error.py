@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import torch
 
-from lockstep.gate.case_verdict import OUT_OF_TIME, Outcome, SeriesKey, Verdict
 from lockstep.gate.measuring.pairing import BASE
+from lockstep.gate.model import OUT_OF_TIME, Outcome, SeriesKey, Verdict
 from lockstep.record.model import Estimate
-from lockstep.timing.arms.buffers import ArmFailed
+from lockstep.timing.arms.shared_buffers import ArmFailed
 
 #: Draws in which one side must have the larger error.
 DRAWS = 8

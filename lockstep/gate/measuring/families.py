@@ -7,12 +7,12 @@ import functools
 import inspect
 from typing import Any
 
-from lockstep.gate.case_verdict import SideFacts
 from lockstep.gate.measuring.pairing import BASE, HEAD
+from lockstep.gate.model import SideFacts
 from lockstep.gate.namespaces import Sides
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit
-from lockstep.timing.arms.buffers import ArmFailed, Contender
+from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.rules.changed_shared_code import Trusted

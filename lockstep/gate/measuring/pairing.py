@@ -14,9 +14,9 @@ from statistics import median, median_low
 
 from lockstep.gate.trial import Measured
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.arms.replays import settle
+from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
 from lockstep.timing.cost_meters import CostMeter
@@ -37,7 +37,7 @@ QUICK = Pace(replay_s=1e-3, rounds=4, epoch_s=0.25, warmup_s=0.0)
 def pace_on(device: Device) -> Pace:
     """Return the pace for a device.
 
-    Replays are shorter than in ``lockstep.timing.interleave.Plan``, because a replay is disturbed less by a preceding
+    Replays are shorter than in ``lockstep.timing.epochs.Plan``, because a replay is disturbed less by a preceding
     replay of the same kernel than by another arm. A CPU gets more, shorter rounds, of which other work disturbs only
     some.
     """

@@ -1,7 +1,8 @@
 """Decide which cases get the next epochs: all are looked at once, what looks slower is confirmed, then the widest.
 
 The order has no effect on the error rates: a case is tested by its own epochs alone, and each of its tests may wrongly
-end with a difference or with "same" no more often than ``lockstep.gate.sequential`` says, however many tests follow.
+end with a difference or with "same" no more often than ``lockstep.gate.sequential_decision`` says, however many tests
+follow.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from functools import cached_property
 from inspect import signature
 from statistics import fmean, stdev
 
-from lockstep.gate.case_verdict import Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.measuring.pairing import PairTimer
-from lockstep.gate.sequential import LOOKS
+from lockstep.gate.model import Group, GroupRequest, SeriesKey, Verdict
+from lockstep.gate.sequential_decision import LOOKS
 from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite

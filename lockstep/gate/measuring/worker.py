@@ -99,7 +99,7 @@ def main() -> int:
 def _serve(process: WorkerProcess, comparer: Comparer, suites: Mapping[str, Suite]) -> int:
     """Serve the parent's requests until standard input ends; return the exit status."""
     # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
-    from lockstep.gate.case_verdict import group_from, group_request_from
+    from lockstep.gate.model import group_from, group_request_from
     from lockstep.timing.device import DeviceLost
 
     for request in process.requests():

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lockstep.gate.case_verdict import Verdict
+from lockstep.gate.model import Verdict
 from lockstep.gate.report.markdown import PAGES, pages_link, to_markdown
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import line

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.case_verdict import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict
+from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lockstep.gate.case_verdict import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.gate.report.report import Report, counts_from, percent, worst_first
-from lockstep.gate.sequential import LOOKS
+from lockstep.gate.sequential_decision import LOOKS
 from lockstep.record.kernel_facts import meaning
 from lockstep.record.model import Estimate
 from lockstep.record.reproduce import gate

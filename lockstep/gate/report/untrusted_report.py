@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
-from lockstep.gate.case_verdict import COSTS, DETERMINISTIC, LATENCY, Outcome, SeriesKey, Verdict
+from lockstep.gate.model import COSTS, DETERMINISTIC, LATENCY, Outcome, SeriesKey, Verdict
 from lockstep.gate.report.report import SCHEMA, Report
 from lockstep.record.model import Estimate
 

@@ -63,7 +63,7 @@ class Behind(CostMeter):
     Attributes:
         device: the device that runs the arms.
         pace: length of a usual epoch.
-        trusted: see ``lockstep.timing.interleave.Comparison``.
+        trusted: see ``lockstep.timing.epochs.Comparison``.
         kernels: calls of the fixed kernel; by default new ones.
         alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
     """

@@ -150,7 +150,7 @@ class Energy(CostMeter):
         device: the device that runs the arms.
         pace: sets the length of a replay.
         counter, new_mark: see ``run_train``.
-        trusted: see ``lockstep.timing.interleave.Comparison``.
+        trusted: see ``lockstep.timing.epochs.Comparison``.
     """
 
     device: Device

@@ -17,7 +17,7 @@ import torch
 
 from lockstep.suite.evaluate import bind
 from lockstep.suite.variants import Family, takes_out
-from lockstep.timing.arms.argument_sets import ArgumentSet, place, restorer
+from lockstep.timing.arms.argument_rotation import ArgumentSet, place, restorer
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
 
 

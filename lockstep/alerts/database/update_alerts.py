@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, u
 
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
-from lockstep.alerts.database.automatic_transitions import (
+from lockstep.alerts.database.first_state import (
     DATA,
     FILE,
     FINAL_ENDINGS,

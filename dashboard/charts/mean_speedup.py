@@ -14,7 +14,7 @@ from lockstep.compare.shown_quantities import QUANTITIES
 from lockstep.history.model import Commit, Trend
 
 
-def family_speedup(
+def mean_speedup(
     trends: Sequence[Trend],
     commits: Sequence[Commit],
     style: Style,

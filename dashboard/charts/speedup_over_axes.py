@@ -19,7 +19,7 @@ from lockstep.history.display_names import natural
 _FULL = 4.0
 
 
-def shape_map(rows: Sequence[Row], axis: str, scheme: Scheme) -> Figure | None:
+def speedup_over_axes(rows: Sequence[Row], axis: str, scheme: Scheme) -> Figure | None:
     """Return a heatmap with ``axis`` to the right and the shape's other axes upwards; ``None`` for a single line.
 
     ``rows``: rows of variants other than the baseline.
