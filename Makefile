@@ -48,10 +48,10 @@ run: bench  ## measure the last two commits, then show all results in the dashbo
 	$(BIN)/lockstep dashboard
 
 test: $(INSTALLED)  ## run every test; what the machine cannot run is listed as skipped
-	$(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal -rs $(ARGS)
 
 test-all: $(INSTALLED)  ## run the tests that take long as well: about an hour on two cores
-	LOCKSTEP_TEST_ALL=1 $(BIN)/pytest -n 3 --dist worksteal -rs $(ARGS)
+	LOCKSTEP_TEST_ALL=1 $(BIN)/pytest -n 4 --dist worksteal -rs $(ARGS)
 
 check: $(INSTALLED)  ## run the most telling tests: about a minute on two cores
 	$(BIN)/pytest -n 2 --dist worksteal $(ARGS) $(CHECKED:%=tests/%.py)
