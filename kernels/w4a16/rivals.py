@@ -1,7 +1,7 @@
 """Variants of ``w4a16`` by other packages: Humming, which vLLM prefers for int4 weights, and GemLite.
 
 ``pip install kernel-lockstep[rivals]`` names their versions. Humming compiles its kernels at the first call, GemLite
-times its own configurations then. Marlin has no wheel that brings its kernels for this torch, so it is not here.
+times its own configurations then. Marlin is not here: nobody has built it for this torch.
 """
 
 from __future__ import annotations
