@@ -68,7 +68,7 @@ def select(
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():
-        machine_cases, labels = (suite.quick if on_cpu else suite.cases), requested[name]
+        machine_cases, labels = suite.cases_on("cpu" if on_cpu else "cuda"), requested[name]
         cases[name] = [case.label for case in machine_cases if labels is None or case.label in labels]
     states: tuple[str, ...] = CACHE_STATES if l2 == "both" else (l2,)
     if on_cpu:
