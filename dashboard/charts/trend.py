@@ -150,7 +150,7 @@ def finished(
     layout["margin"] = {"l": 52, "r": 24, "t": 8, "b": 30}
     layout["xaxis"]["automargin"], layout["yaxis"]["automargin"] = False, "left"
     layout["yaxis"]["fixedrange"] = True
-    # Marks without a value need a range even if there is no number.
+    # Without numbers there are still marks of failures, and marks need a range.
     unit = quantity.unit if quantity.unit in "×%" else ""
     layout["yaxis"] |= value_axis(*ends, unit) if ends else {"range": [0, 1], "showticklabels": False}
     if quantity.name == "error":

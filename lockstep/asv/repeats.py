@@ -177,9 +177,8 @@ def repeated(record: Record, commit: str, work: Work) -> Record:
         clocks=Clocks(),
         accuracy=None,
         code=None,
-        started_at=datetime.now(UTC).isoformat(
-            timespec="seconds"
-        ),  # of two records of a series, a merge keeps the later
+        # Of two records of a series, a merge keeps the later.
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         wall_s=0.0,
     )
 

@@ -1,4 +1,4 @@
-"""Find machines that are no longer measured, although nothing stopped.
+"""Find machines whose names are no longer measured because another name took their place.
 
 A continuous-integration service gives each runner a new host name, which asv takes for the machine's name. An
 environment or operating system of a machine is replaced by another.

@@ -75,8 +75,8 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
 def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
     """Divide changes into groups in which all ranges share a commit.
 
-    A gain whose range ends after that of a slowdown is no part of it: it may come from a later commit, and would make
-    the slowdown look harmless.
+    A slowdown's alert leaves out each gain whose range ends after the slowdown's. Such a gain may come from a later
+    commit, and would make the slowdown look harmless.
     """
     groups = _by_range(reported for reported in changes if reported.urgent)
     alone: list[ReportedChange] = []
