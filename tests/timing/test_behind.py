@@ -109,13 +109,13 @@ def test_a_real_cpu_runs_real_calls_behind_a_real_copy():
     measurer = Measurer(CpuDevice(), PLAN, 1, load=lambda suite: Family({"plain": plain, "again": plain}, {}))
     records = measurer.measure(SUITE, CASE, "warm", ("plain", "again"), costs=["behind"])
     for record in records:
-        # On a busy machine the copies alone may take longer than copies and calls. Such an epoch gives an arm no time.
-        # A speedup needs an epoch that gives both arms a time.
+        # On a busy machine the copies alone may take longer than copies and calls. Such a round gives an arm no time.
         assert ("behind" in record.costs) != ("no behind: no more than" in record.note)
         assert set(record.costs) <= {"behind", "behind_speedup"}
-    epochs = [record.costs["behind"].epochs for record in records if "behind" in record.costs]
-    if len(epochs) == 2 and sum(epochs) > PLAN.max_epochs:
-        assert all("behind_speedup" in record.costs for record in records), "they share an epoch"
+    # A speedup needs a round that gives both arms a time: arms may have times of different rounds of one epoch.
+    if not all("behind_speedup" in record.costs for record in records):
+        pytest.skip("too busy to tell: no round of both arms took longer than its copies")
+    assert records[0].costs["behind_speedup"].value == 1.0, "of the baseline"
 
 
 class Broken(CpuDevice):
