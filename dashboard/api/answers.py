@@ -1,18 +1,19 @@
-"""Answers of the API, as models of ``dashboard.api.schema``."""
+"""Answers of the API, as models of ``dashboard.api.schema``. Their docstrings become summaries in OpenAPI."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
 
 import numpy as np
 from flask import request
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from dashboard.api import schema
-from dashboard.api.paging import Part, part_of, query_of
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.status import AnalysisStatus
 from lockstep.alerts.database.alert_row import NoSuchAlert
@@ -21,9 +22,8 @@ from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.two_sides import Side, compare
 from lockstep.history.hex_digits import unpacked
-from lockstep.history.model import STATES, Commit, Series, Trend
+from lockstep.history.model import STATES, Commit, Machine, Series, Trend
 from lockstep.history.problem_tally import problem_json, tally
-from lockstep.history.problems import Problem
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.notify.feed import alerts_json
@@ -36,46 +36,69 @@ class NotFound(ValueError):
     """A machine, commit, benchmark, alert or address in the request does not exist. The message says which one."""
 
 
+class WrongQuery(ValueError):
+    """A value of the query is wrong. The message names the key and what it may be."""
+
+
+T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 
-def machines(results: Results) -> Part:
+@dataclass(frozen=True)
+class Served:
+    """What the server answers from. Without an alert database ``service`` is ``None``."""
+
+    results: Results
+    findings: Findings
+    service: AlertService | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A page of a list: its items, and the cursor of the next page, which is "" on the last page."""
+
+    items: Iterable[BaseModel]
+    next: str = ""
+
+    @property
+    def address(self) -> str:
+        """Address of the list's next page: the current request with the cursor ``next``."""
+        parameters = [(key, value) for key, value in request.args.items(multi=True) if key != "cursor"]
+        return f"{request.script_root}{request.path}?{urlencode([*parameters, ('cursor', self.next)])}"
+
+
+def machines(served: Served) -> Part:
     """Return every machine."""
-    return Part(
-        [
-            _of(
-                schema.Machine,
-                machine,
-                commits=len(results.commits(name)),
-                series=results.count(name),
-                newest_commit=results.commits(name)[-1].hash,
-            )
-            for name, machine in results.machines.items()
-        ]
-    )
+
+    def as_model(machine: Machine) -> schema.Machine:
+        known = served.results.commits(machine.name)
+        counts = {"commits": len(known), "series": served.results.count(machine.name)}
+        return _of(schema.Machine, machine, **counts, newest_commit=known[-1].hash)
+
+    return _part(list(served.results.machines.values()), as_model)
 
 
-def commits(results: Results, machine: str) -> Part:
+def commits(served: Served, machine: str) -> Part:
     """Return the commits of a machine, oldest first, those off the line last."""
-    _known(results, machine)
+    results = _known(served, machine)
     runs = {run.commit: run for run in results.runs if run.machine == machine}
 
     def as_model(commit: Commit) -> schema.Commit:
         run = runs[commit.hash]
         return _of(schema.Commit, commit, toolchain=run.toolchain, clock_state=run.clock_state)
 
-    return part_of((*results.commits(machine), *results.apart(machine)), as_model)
+    return _part((*results.commits(machine), *results.apart(machine)), as_model)
 
 
-def series(results: Results, machine: str) -> Part:
+def series(served: Served, machine: str) -> Part:
     """Return the series of a machine."""
-    _known(results, machine)
-    return part_of(results.series(machine=machine), lambda entry: schema.Series(**_named(results, entry)))
+    results = _known(served, machine)
+    return _part(results.series(machine=machine), lambda entry: schema.Series(**_named(results, entry)))
 
 
-def trends(results: Results, machine: str, benchmark: str) -> schema.Trends:
-    """Return a benchmark's series and their values at each commit. The query selects series by their parameters."""
-    _known(results, machine)
+def trends(served: Served, machine: str, benchmark: str) -> schema.Trends:
+    """Return a benchmark's series over the commits; the query selects series by their parameters: variant=triton."""
+    results = _known(served, machine)
     if benchmark not in results.benchmarks:
         raise NotFound(f"unknown benchmark {benchmark}: /api/v1/series/{machine} lists the benchmarks")
     series = results.series(machine=machine, benchmark=benchmark, axes=request.args.to_dict())
@@ -96,32 +119,37 @@ def _trend(results: Results, trend: Trend) -> schema.Trend:
     return schema.Trend(**named, **numbers, state=states, version=versions, same_work_as=work, gpu=gpus)
 
 
-def points(results: Results, machine: str, commit: str) -> Part:
-    """Return the numbers of a machine at a commit. ``commit`` is a full or shortened hash, or ``latest``."""
-    query = query_of(schema.Query)
+def points(served: Served, machine: str, commit: str) -> Part:
+    """Return every point at a commit: a full or shortened hash, or latest."""
+    query, results = _query(schema.Query), served.results
     start, limit = query.cursor or 0, query.limit
-    page_points, total = results.page(machine, _commit(results, machine, commit), start, limit)
+    page_points, total = results.page(machine, _commit(served, machine, commit), start, limit)
     items = (
         _of(schema.Point, point, commit=point.run.commit, **_named(results, point.series)) for point in page_points
     )
     return Part(items, str(start + limit) if start + limit < total else "")
 
 
-def problems(problems: Sequence[Problem]) -> Part:
-    """Return problems or notes."""
-    return part_of(problems, lambda problem: schema.Problem(**problem_json(problem)))
+def problems(served: Served) -> Part:
+    """Return what could not be read."""
+    return _part(served.results.problems, lambda problem: schema.Problem(**problem_json(problem)))
 
 
-def problem_counts(results: Results) -> schema.ProblemCounts:
+def notes(served: Served) -> Part:
+    """Return what was read but differs from what asv writes."""
+    return _part(served.results.notes, lambda problem: schema.Problem(**problem_json(problem)))
+
+
+def problem_counts(served: Served) -> schema.ProblemCounts:
     """Return the number of problems and notes of each kind."""
-    return schema.ProblemCounts(**tally(results).as_json())
+    return schema.ProblemCounts(**tally(served.results).as_json())
 
 
-def comparison(results: Results, findings: Findings) -> schema.Comparison:
-    """Compare the base with the head that the query names."""
-    query = query_of(schema.CompareQuery)
-    base = Side(query.base_machine, _commit(results, query.base_machine, query.base_commit), query.base_variant)
-    head = Side(query.head_machine, _commit(results, query.head_machine, query.head_commit), query.head_variant)
+def comparison(served: Served) -> schema.Comparison:
+    """Return two measurements compared."""
+    query, results, findings = _query(schema.CompareQuery), served.results, served.findings
+    base = Side(query.base_machine, _commit(served, query.base_machine, query.base_commit), query.base_variant)
+    head = Side(query.head_machine, _commit(served, query.head_machine, query.head_commit), query.head_variant)
     known = findings.of_machine(results, head.machine)
     compared = compare(results, base, head, query.quantity, findings.thresholds, query.suite, query.l2, known)
     start = query.cursor or 0
@@ -137,9 +165,9 @@ def comparison(results: Results, findings: Findings) -> schema.Comparison:
     )
 
 
-def alerts(service: AlertService | None) -> Part:
+def alerts(served: Served) -> Part:
     """Return alerts, newest first."""
-    query = query_of(schema.AlertsQuery)
+    query, service = _query(schema.AlertsQuery), served.service
     # Version 1 of the API takes larger limits. Who asks for more follows the link to the next alerts.
     limit = min(query.limit, schema.MOST_ALERTS)
     if service is None:
@@ -152,8 +180,9 @@ def alerts(service: AlertService | None) -> Part:
     return Part([schema.Alert(**alert) for alert in found], cursor_after)
 
 
-def one_alert(service: AlertService | None, number: int) -> schema.LoggedAlert:
-    """Return one alert, and the log of the events that changed its state."""
+def one_alert(served: Served, number: int) -> schema.LoggedAlert:
+    """Return one alert with its log."""
+    service = served.service
     try:
         if service is None or number >= 1 << 31:
             raise NoSuchAlert(f"unknown alert {number}")
@@ -163,21 +192,50 @@ def one_alert(service: AlertService | None, number: int) -> schema.LoggedAlert:
     return schema.LoggedAlert(**content, log=[_of(schema.Event, event) for event in service.alerts.log(number)])
 
 
+def _part(items: Sequence[T], as_model: Callable[[T], BaseModel]) -> Part:
+    """Return the page of ``items`` that the query requests. The cursor is the index of the page's first item."""
+    query = _query(schema.Query)
+    start = query.cursor or 0
+    following = str(start + query.limit) if start + query.limit < len(items) else ""
+    return Part(map(as_model, items[start : start + query.limit]), following)
+
+
+def _query(model: type[M]) -> M:
+    """Return the query of the current request. Empty values are left out.
+
+    Raises:
+        WrongQuery: a value is not what the model allows.
+    """
+    values = {
+        key: given if key in model.model_fields and model.model_fields[key].annotation == list[str] else given[0]
+        for key, given in request.args.lists()
+        if given[0]
+    }
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise WrongQuery(f"{key} is {str(first['input'])[:20]!r}: {reason}") from error
+
+
 def _of(model: type[M], source: object, **more: object) -> M:
     """Return a model whose fields are attributes of ``source``, except for those given."""
     fields = {name: getattr(source, name) for name in model.model_fields if name not in more}
     return model.model_validate(fields | more)
 
 
-def _known(results: Results, machine: str) -> None:
-    if machine not in results.machines:
+def _known(served: Served, machine: str) -> Results:
+    """Return the results, which have this machine."""
+    if machine not in served.results.machines:
         raise NotFound(f"unknown machine {machine}: /api/v1/machines lists the machines")
+    return served.results
 
 
-def _commit(results: Results, machine: str, commit: str) -> str:
+def _commit(served: Served, machine: str, commit: str) -> str:
     """Return the full hash of a machine's commit, given by the beginning of the hash or "latest"."""
-    _known(results, machine)
-    hashes = [name.hash for name in results.commits(machine)]
+    hashes = [name.hash for name in _known(served, machine).commits(machine)]
     matches = [name for name in hashes if commit and name.startswith(commit)]
     if commit == "latest":
         return hashes[-1]

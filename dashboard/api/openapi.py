@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +21,17 @@ class Operation:
 
     Attributes:
         path: as Flask writes it, below ``/api/v1``.
-        summary: what it answers.
+        content_of: returns the answer. Its docstring becomes the summary.
         answer: the model of the answer, or of its items.
+        query: the model of the query; ``None`` for that of a list, or for an answer that takes no query.
         many: whether the answer is a list.
-        query: the model of the query; ``None`` if the route takes none.
     """
 
     path: str
-    summary: str
+    content_of: Callable[..., Any]
     answer: type[BaseModel]
-    many: bool = False
     query: type[BaseModel] | None = None
+    many: bool = False
 
 
 def document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
@@ -59,13 +59,15 @@ def _get(operation: Operation) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "integer" if kind else "string"}}
         for kind, name in re.findall(r"<(int:)?(\w+)>", operation.path)
     ]
-    properties = operation.query.model_json_schema()["properties"] if operation.query else {}
+    summary = str(operation.content_of.__doc__).removeprefix("Return ").removesuffix(".")
+    query = operation.query or (schema.Query if operation.many else None)
+    properties = query.model_json_schema()["properties"] if query else {}
     parameters += [{"name": name, "in": "query", "schema": content} for name, content in properties.items()]
     content = {"$ref": _REFERENCE.format(model=operation.answer.__name__)}
     answers = {"200": {"type": "array", "items": content} if operation.many else content}
     answers["default"] = {"$ref": _REFERENCE.format(model="Error")}
     return {
-        "summary": operation.summary,
+        "summary": f"{summary[:1].upper()}{summary[1:]}",
         "parameters": parameters,
         "responses": {
             status: {

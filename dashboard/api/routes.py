@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any
+from html import escape
+from typing import Any, Literal
 
 from flask import Blueprint, Response, current_app, jsonify, request
 from flask_limiter import Limiter
@@ -16,10 +16,8 @@ from pydantic import BaseModel
 
 from dashboard.address import query_values
 from dashboard.api import answers, schema
-from dashboard.api.badge import Kind, badge
 from dashboard.api.metrics import Health
 from dashboard.api.openapi import Operation, document
-from dashboard.api.paging import Part, WrongQuery
 from dashboard.auth.request_checks import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import StateError
@@ -30,8 +28,52 @@ from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.store import Store, StoreError
 from lockstep.notify.feed import MOST_ENTRIES, atom
 
+Kind = Literal["good", "bad", "plain"]
+
+#: Contrast with white text is at least 4.5:1. Orange and blue are the charts' colours; red and green are avoided.
+_COLOURS: dict[Kind, str] = {"good": "#0B62A8", "bad": "#B04A00", "plain": "#5A6570"}
+
+#: Width of a letter in pixels at 11 px. ``textLength`` fits the text to this estimate.
+_LETTER, _MARGIN, _MOST = 6.6, 6, 60
+
+
+def badge(label: str, value: str, kind: Kind) -> str:
+    """Return the badge as SVG text. ``kind`` decides its colour."""
+    left, right = label[:_MOST], value[:_MOST]
+    widths = [round(_LETTER * len(text)) for text in (left, right)]
+    first, second = (width + 2 * _MARGIN for width in widths)
+    title = escape(f"{left}: {right}")
+    texts = "".join(
+        f'<text x="{x}" y="14" textLength="{width}" lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+        for x, width, text in ((_MARGIN, widths[0], left), (first + _MARGIN, widths[1], right))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img" aria-label="{title}">'
+        f'<title>{title}</title><clipPath id="r"><rect width="{first + second}" height="20" rx="3"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{first}" height="20" fill="#2F3740"/>'
+        f'<rect x="{first}" width="{second}" height="20" fill="{_COLOURS[kind]}"/></g>'
+        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">{texts}</g></svg>'
+    )
+
+
 #: Servers that show badges and feeds on other sites may cache them for this time.
 _KEEP = "max-age=60"
+
+
+#: The addresses below /api/v1, each with what it answers.
+OPERATIONS = (
+    Operation("/machines", answers.machines, schema.Machine, many=True),
+    Operation("/commits/<machine>", answers.commits, schema.Commit, many=True),
+    Operation("/series/<machine>", answers.series, schema.Series, many=True),
+    Operation("/trends/<machine>/<benchmark>", answers.trends, schema.Trends),
+    Operation("/points/<machine>/<commit>", answers.points, schema.Point, many=True),
+    Operation("/compare", answers.comparison, schema.Comparison, schema.CompareQuery),
+    Operation("/problems", answers.problems, schema.Problem, many=True),
+    Operation("/problems/counts", answers.problem_counts, schema.ProblemCounts),
+    Operation("/notes", answers.notes, schema.Problem, many=True),
+    Operation("/alerts", answers.alerts, schema.Alert, schema.AlertsQuery, many=True),
+    Operation("/alerts/<int:number>", answers.one_alert, schema.LoggedAlert),
+)
 
 
 def create_api(store: Store, service: AlertService | None, limiter: Limiter, findings: Findings) -> Blueprint:
@@ -46,66 +88,15 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     health = CollectorRegistry()
     health.register(Health(store, service))
 
-    operations: list[Operation] = []
+    def answer(operation: Operation) -> None:
+        def respond(**names: Any) -> Response:
+            return _json(operation.content_of(answers.Served(store.current(), findings, service), **names))
 
-    def answer(operation: Operation, content_of: Callable[..., BaseModel | Part]) -> None:
-        operations.append(operation)
-        endpoint = operation.path.replace("/", " ")
-        api.add_url_rule(f"/api/v1{operation.path}", endpoint, lambda **names: _json(content_of(**names)))
+        api.add_url_rule(f"/api/v1{operation.path}", operation.path.replace("/", " "), respond)
 
-    results = store.current
-    answer(Operation("/machines", "Every machine", schema.Machine, True), lambda: answers.machines(results()))
-    answer(
-        Operation("/commits/<machine>", "The commits of a machine, oldest first", schema.Commit, True, schema.Query),
-        lambda machine: answers.commits(results(), machine),
-    )
-    answer(
-        Operation("/series/<machine>", "The series of a machine", schema.Series, True, schema.Query),
-        lambda machine: answers.series(results(), machine),
-    )
-    answer(
-        Operation(
-            "/trends/<machine>/<benchmark>",
-            "A benchmark's series over the commits; the query selects series by their parameters: variant=triton",
-            schema.Trends,
-        ),
-        lambda machine, benchmark: answers.trends(results(), machine, benchmark),
-    )
-    answer(
-        Operation(
-            "/points/<machine>/<commit>",
-            "Every point at a commit: a full or shortened hash, or latest",
-            schema.Point,
-            True,
-            schema.Query,
-        ),
-        lambda machine, commit: answers.points(results(), machine, commit),
-    )
-    answer(
-        Operation("/compare", "Two measurements compared", schema.Comparison, query=schema.CompareQuery),
-        lambda: answers.comparison(results(), findings),
-    )
-    answer(
-        Operation("/problems", "What could not be read", schema.Problem, True, schema.Query),
-        lambda: answers.problems(results().problems),
-    )
-    answer(
-        Operation("/problems/counts", "Number of problems and notes of each kind", schema.ProblemCounts),
-        lambda: answers.problem_counts(results()),
-    )
-    answer(
-        Operation("/notes", "What was read but differs from what asv writes", schema.Problem, True, schema.Query),
-        lambda: answers.problems(results().notes),
-    )
-    answer(
-        Operation("/alerts", "Alerts, newest first", schema.Alert, True, schema.AlertsQuery),
-        lambda: answers.alerts(service),
-    )
-    answer(
-        Operation("/alerts/<int:number>", "One alert with its log", schema.LoggedAlert),
-        lambda number: answers.one_alert(service, number),
-    )
-    described = cache(lambda root: document(operations, root))
+    for operation in OPERATIONS:
+        answer(operation)
+    described = cache(lambda root: document(OPERATIONS, root))
     api.add_url_rule("/api/v1/", "openapi", lambda: jsonify(described(request.script_root)))
     runner = service.runner if service else None
 
@@ -124,8 +115,8 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     def missing(error: answers.NotFound) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 404
 
-    @api.errorhandler(WrongQuery)
-    def wrong(error: WrongQuery) -> tuple[Response, int]:
+    @api.errorhandler(answers.WrongQuery)
+    def wrong(error: answers.WrongQuery) -> tuple[Response, int]:
         return jsonify({"error": str(error)}), 400
 
     @api.errorhandler(StoreError)
@@ -159,7 +150,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
 
     @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
     def speedup_badge(machine: str, suite: str, variant: str) -> Response:
-        mean = answers.mean_speedup(results(), machine, suite, variant)
+        mean = answers.mean_speedup(store.current(), machine, suite, variant)
         value = "unknown" if mean is None else f"{mean:.2f}×"
         kind: Kind = "plain" if mean is None else "good" if mean >= 1 else "bad"
         return _svg(badge(f"{suite} {variant}", value, kind))
@@ -188,7 +179,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     return api
 
 
-def _json(content: BaseModel | Part) -> Response:
+def _json(content: BaseModel | answers.Part) -> Response:
     """Return the answer with ``content`` as JSON, and the address of the next page of a list.
 
     Each item of a list is written by a call of its own: while one call writes JSON, no other thread answers a request.

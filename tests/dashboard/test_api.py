@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import call, place
 from trees import MACHINE, open_store, record, write_measurement
 
-from dashboard.api.badge import badge
+from dashboard.api.routes import badge
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisRunner
