@@ -12,12 +12,92 @@ from flask import has_request_context, request
 _MOST = 50
 
 
+def root() -> str:
+    """Return the path below which the current request's server is, without "/" at its end; usually ""."""
+    return request.script_root if has_request_context() else ""
+
+
+def link(path: str, **query: str) -> str:
+    """Return ``path`` below ``root`` with ``query`` as its query string, without the keys whose value is ""."""
+    return _below(root(), path, tuple(query.items()))
+
+
+def _below(site: str, path: str, query: tuple[tuple[str, str], ...]) -> str:
+    shown = [(key, value) for key, value in query if value]
+    return f"{site}{path}?{urlencode(shown, quote_via=quote)}" if shown else f"{site}{path}"
+
+
+#: Cached, because a table that has thousands of these addresses is drawn again and again.
+_series_link = lru_cache(maxsize=20_000)(_below)
+
+
+@dataclass(frozen=True)
+class OverviewAddress:
+    """The address of the overview page with the reader's choices. An empty choice is the page's default.
+
+    Attributes:
+        since: the commit with which the newest results are compared: "visit", "7d", "all" or a full hash, see
+            ``lockstep.compare.series_status.reference``.
+        quantity: the quantity whose series are shown, see ``dashboard.pages.overview_choice``.
+        search: the words that a row of the table must contain.
+    """
+
+    machine: str = ""
+    l2: str = ""
+    since: str = ""
+    quantity: str = ""
+    search: str = ""
+
+    def link(self) -> str:
+        """Return the page's path, which begins with "/", and its query."""
+        return link("/", **vars(self))
+
+
+@dataclass(frozen=True)
+class CommitAddress:
+    """The address of a commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
+
+    commit: str
+    machine: str = ""
+
+    def link(self) -> str:
+        """Return the page's path, which begins with "/", and its query."""
+        return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
+
+
+@dataclass(frozen=True)
+class SeriesAddress:
+    """The address of the page of one series, which is one row of the overview's table.
+
+    Attributes:
+        machine, suite, variant, case, l2: identify the series.
+        quantity: the quantity that the page shows; "" for the quantity that the detector follows.
+        zoom: the visible range of the trends, from and to a position on the axis, where the machine's oldest commit is
+            at 0; () shows all commits.
+        axis: "date" if commits stand at their dates; else they stand in order.
+    """
+
+    machine: str
+    suite: str
+    variant: str = ""
+    case: str = ""
+    l2: str = ""
+    quantity: str = ""
+    zoom: tuple[float, ...] = ()
+    axis: str = ""
+
+    def link(self) -> str:
+        """Return the page's path, which begins with "/", and its query."""
+        names = ("variant", "case", "l2", "quantity")
+        query = [*((name, getattr(self, name)) for name in names), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)]
+        return _series_link(root(), _of_suite("series", self.machine, self.suite), tuple(query))
+
+
 @dataclass(frozen=True)
 class FamilyAddress:
     """The address of a family page: machine, suite and the reader's choices. An empty choice is the page's default.
 
-    ``axis`` is "date" if commits stand at their dates; else they stand in order. ``zoom`` is the visible range of the
-    trends, from and to a position on that axis, where the machine's oldest commit is at 0; () shows all commits.
+    ``zoom`` and ``axis`` are those of ``SeriesAddress``.
     """
 
     machine: str
@@ -33,141 +113,40 @@ class FamilyAddress:
         """Return the page's path, which begins with "/", and its query."""
         repeated_keys = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
         query = [(key, value) for key, values in repeated_keys for value in values]
-        choices = ("l2", self.l2), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)
-        query += [(key, text) for key, text in choices if text]
-        path = f"{root()}/family/{quote(self.machine, safe='')}/{quote(self.suite, safe='')}"
-        return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+        query += [("l2", self.l2), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)]
+        return _below(root(), _of_suite("family", self.machine, self.suite), tuple(query))
 
 
-def parse_family(path: str, search: str) -> FamilyAddress | None:
-    """Parse path and query of a family page; return ``None`` for the path of another page."""
-    parts = path.strip("/").split("/")
-    if len(parts) != 3 or parts[0] != "family":
-        return None
+Address = OverviewAddress | CommitAddress | SeriesAddress | FamilyAddress
+
+
+def parse(path: str, search: str) -> Address | None:
+    """Parse path and query of a page; return ``None`` for a page without an address of its own here.
+
+    A missing key stands for the page's default.
+    """
     query = _query(search)
-    chosen = {key: tuple(query.get(key, ())[:_MOST]) for key in ("case", "quantity", "variants")}
-    return FamilyAddress(
-        machine=unquote(parts[1]),
-        suite=unquote(parts[2]),
-        cases=chosen["case"],
-        l2=query.get("l2", [""])[0],
-        quantities=chosen["quantity"],
-        variants=chosen["variants"],
-        zoom=zoom_of(query.get("zoom", [""])[0]),
-        axis=query.get("axis", [""])[0],
-    )
+    one = {key: values[0] for key, values in query.items()}
+    view = {"l2": one.get("l2", ""), "zoom": zoom_of(one.get("zoom", "")), "axis": one.get("axis", "")}
+    match [unquote(part) for part in path.strip("/").split("/")]:
+        case [""] if path in ("", "/"):
+            return OverviewAddress(**query_values(search, "machine", "l2", "since", "quantity", "search"))
+        case ["commit", commit]:
+            return CommitAddress(commit, one.get("machine", ""))
+        case ["series", machine, suite]:
+            return SeriesAddress(machine, suite, **query_values(search, "variant", "case", "quantity"), **view)  # type: ignore[arg-type]
+        case ["family", machine, suite]:
+            cases, quantities, variants = (
+                tuple(query.get(key, ())[:_MOST]) for key in ("case", "quantity", "variants")
+            )
+            return FamilyAddress(machine, suite, cases, quantities=quantities, variants=variants, **view)  # type: ignore[arg-type]
+    return None
 
 
 def query_values(search: str, *keys: str) -> dict[str, str]:
     """Return, for each of ``keys``, its first value in an address's query; "" if the query lacks the key."""
     query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
-
-
-def root() -> str:
-    """Return the path below which the current request's server is, without "/" at its end; usually ""."""
-    return request.script_root if has_request_context() else ""
-
-
-def link(path: str, **query: str) -> str:
-    """Return ``path`` below ``root`` with ``query`` as its query string, without the keys whose value is ""."""
-    return _with_query(f"{root()}{path}", query)
-
-
-def _with_query(path: str, query: dict[str, str]) -> str:
-    set_values = {key: value for key, value in query.items() if value}
-    return f"{path}?{urlencode(set_values, quote_via=quote)}" if set_values else path
-
-
-@dataclass(frozen=True)
-class OverviewAddress:
-    """The address of the overview page with the reader's choices. An empty choice is the page's default.
-
-    Attributes:
-        since: the commit with which the newest results are compared: "visit", "7d", "all" or a full hash, see
-            ``lockstep.compare.series_status.reference``.
-        quantity: the quantity whose series are shown, see ``dashboard.pages.overview_quantities``.
-        search: the words that a row of the table must contain.
-    """
-
-    machine: str = ""
-    l2: str = ""
-    since: str = ""
-    quantity: str = ""
-    search: str = ""
-
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        return link("/", **_given(self))
-
-
-@lru_cache(maxsize=20_000)
-def _series_link(address: SeriesAddress, below: str) -> str:
-    """Return the address of a series page below a root. Cached, because a table that has thousands of these addresses
-    is drawn again and again.
-    """
-    query = {name: text for name, text in _given(address).items() if name not in ("machine", "suite")}
-    path = f"{below}/series/{quote(address.machine, safe='')}/{quote(address.suite, safe='')}"
-    return _with_query(path, query)
-
-
-@dataclass(frozen=True)
-class SeriesAddress:
-    """The address of the page of one series, which is one row of the overview's table.
-
-    Attributes:
-        machine, suite, variant, case, l2: identify the series.
-        quantity: the quantity that the page shows; "" for the quantity that the detector follows.
-        zoom, axis: the visible range of commits and their axis, see ``FamilyAddress``.
-    """
-
-    machine: str
-    suite: str
-    variant: str = ""
-    case: str = ""
-    l2: str = ""
-    quantity: str = ""
-    zoom: tuple[float, ...] = ()
-    axis: str = ""
-
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        return _series_link(self, root())
-
-
-@dataclass(frozen=True)
-class CommitAddress:
-    """The address of a commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
-
-    commit: str
-    machine: str = ""
-
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
-
-
-def parse_overview(search: str) -> OverviewAddress:
-    """Parse the query of an overview page. A missing key stands for the page's default."""
-    return OverviewAddress(**query_values(search, "machine", "l2", "since", "quantity", "search"))
-
-
-def parse_series(path: str, search: str) -> SeriesAddress | None:
-    """Parse path and query of a series page; return ``None`` for the path of another page."""
-    parts = path.strip("/").split("/")
-    if len(parts) != 3 or parts[0] != "series":
-        return None
-    chosen = query_values(search, "variant", "case", "l2", "quantity", "axis")
-    [zoom] = query_values(search, "zoom").values()
-    return SeriesAddress(unquote(parts[1]), unquote(parts[2]), **chosen, zoom=zoom_of(zoom))
-
-
-def parse_commit(path: str, search: str) -> CommitAddress | None:
-    """Parse path and query of a commit page; return ``None`` for the path of another page."""
-    parts = path.strip("/").split("/")
-    if len(parts) != 2 or parts[0] != "commit":
-        return None
-    return CommitAddress(unquote(parts[1]), query_values(search, "machine")["machine"])
 
 
 def zoom_of(text: str) -> tuple[float, ...]:
@@ -184,9 +163,8 @@ def zoom_text(zoom: tuple[float, ...]) -> str:
     return ",".join(f"{end:g}" for end in zoom)
 
 
-def _given(address: OverviewAddress | SeriesAddress) -> dict[str, str]:
-    texts = {name: zoom_text(value) if name == "zoom" else value for name, value in vars(address).items()}
-    return {name: text for name, text in texts.items() if text}
+def _of_suite(kind: str, machine: str, suite: str) -> str:
+    return f"/{kind}/{quote(machine, safe='')}/{quote(suite, safe='')}"
 
 
 def _query(search: str) -> dict[str, list[str]]:

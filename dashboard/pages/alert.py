@@ -25,7 +25,7 @@ from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError,
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.story import tell
-from lockstep.alerts.text import amount, by, headline, interval, left, status
+from lockstep.alerts.text import amount, by, interval, left, status
 from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
@@ -156,11 +156,6 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
     parts += [*since(story, alert, results), *why(story, alert, source)]
     parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, alert, results)]
     return parts
-
-
-def alert_link(tracked: Tracked) -> Any:
-    """Return the headline of an alert as a link to its page."""
-    return dcc.Link(headline(tracked.alert), href=link(f"/alert/{tracked.id}"), className="link")
 
 
 def history(events: list[Event]) -> list[Any]:

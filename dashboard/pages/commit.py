@@ -15,15 +15,20 @@ from numpy.typing import NDArray
 from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.controls import search_field
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
-from dashboard.pages.series_grid import BY_SHAPE, grid, grid_function, number, open_rows, text
-from dashboard.pages.series_rows import (
+from dashboard.pages.series_grid import (
+    BY_SHAPE,
     Columns,
     cells,
     first_rows,
+    grid,
+    grid_function,
     matching,
+    number,
+    open_rows,
     or_none,
     percents,
     series_columns,
+    text,
 )
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log

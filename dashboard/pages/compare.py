@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import Any, cast
 
@@ -10,8 +9,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
-from dashboard.pages.compare_chart import scatter
-from dashboard.pages.compare_table import compare_table
+from dashboard.pages.compare_cases import compare_table, scatter
 from dashboard.pages.controls import choice, menu, optional_menu
 from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -28,9 +26,6 @@ from lockstep.suite.thresholds import Thresholds
 #: Maximum rows of the table, and points of the chart.
 MOST, MOST_POINTS = 100, 2000
 
-#: Maximum number of suites in the menu. The reader finds other suites by typing.
-OFFERED = 200
-
 #: Keys of the address: machine, commit and variant of base (b…) and head (h…), then what is compared.
 KEYS = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
 
@@ -46,7 +41,6 @@ def layout(results: Results, search: str) -> Any:
     newest = max(results.machines.values(), key=lambda machine: machine.last_date).name
     machines = {side: chosen[f"{side}m"] if chosen[f"{side}m"] in results.machines else newest for side in "bh"}
     quantity = _quantity(chosen["quantity"], *machines.values())
-    suites = suites_like(results, chosen["suite"])
     caches = sorted(
         {series.axis("l2") for machine in set(machines.values()) for series in results.series(machine)} - {""}
     )
@@ -57,7 +51,9 @@ def layout(results: Results, search: str) -> Any:
     ]
     filters = [
         choice("compare-quantity", "Compare", _QUANTITIES, quantity, hidden=not any_ratio),
-        optional_menu("compare-suite", "Suite", suites, chosen["suite"], "all", className="filter"),
+        optional_menu(
+            "compare-suite", "Suite", sorted(suites(results)), chosen["suite"], "all", limit=200, className="filter"
+        ),
         choice("compare-l2", "L2", {"": "all", **{cache: cache for cache in caches}}, chosen["l2"], hidden=not caches),
     ]
     return html.Main(
@@ -92,18 +88,6 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             listed = any(option["value"] == commit for option in commits)
             value = commit if listed else commits[0]["value"] if commits else None
             return commits, value, variants(results, machine)
-
-    @app.callback(
-        Output("compare-suite", "data"),
-        Input("compare-suite", "searchValue"),
-        State("compare-suite", "value"),
-        prevent_initial_call=True,
-    )
-    def matching_suites(typed: str | None, suite: str | None) -> Any:
-        results = store.current()
-        # With few suites the browser holds all of them.
-        all_offered = len(suites(results)) <= OFFERED
-        return no_update if all_offered else suites_like(results, suite or "", typed or "")
 
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
     def fill(*arguments: str | None) -> Any:
@@ -184,13 +168,6 @@ def _quantity(asked: str, base: str, head: str) -> Quantity:
     """
     usual: Quantity = "speedup" if base == head else "latency"
     return asked if asked in _QUANTITIES else usual
-
-
-def suites_like(results: Results, chosen: str, typed: str = "") -> list[str]:
-    """Return the menu of suites: at most ``OFFERED`` whose name contains the typed text, and the selected suite."""
-    names = suites(results)
-    matches = heapq.nsmallest(OFFERED, (name for name in names if typed.lower() in name.lower()))
-    return sorted({*matches, *([chosen] if chosen in names else [])})
 
 
 def commit_options(results: Results, machine: str) -> list[dict[str, str]]:

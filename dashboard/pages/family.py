@@ -11,20 +11,16 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.axes import sourced
-from dashboard.charts.cost_against_latency import against
-from dashboard.charts.roofline import roofline
-from dashboard.charts.size_sweep import sweep, sweep_axis
-from dashboard.charts.speedup_over_axes import speedup_over_axes
-from dashboard.charts.theme import Scheme, Style
+from dashboard.charts.log_log import against, roofline
+from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
+from dashboard.charts.theme import Scheme, Style, suite_styles, swatch
 from dashboard.charts.trend import Figure
-from dashboard.charts.variant_styles import suite_styles, swatch
-from dashboard.pages.controls import axis_choice, chips, choice, menu
+from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_table import family_table
 from dashboard.pages.family_trends import MOST_CASES, chosen, printed, selected_cases, trends
 from dashboard.pages.parts import back_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.parts import commit_line as commit_words
-from dashboard.pages.quantity_links import quantity_links
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows, rows_at

@@ -14,9 +14,8 @@ from dashboard.charts.axes import sourced
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.charts.change_marks import marks, release_marks
 from dashboard.charts.mean_speedup import mean_speedup
-from dashboard.charts.theme import BEST, Scheme, Style
+from dashboard.charts.theme import BEST, Scheme, Style, suite_styles, swatch
 from dashboard.charts.trend import MARKED, Figure, trend
-from dashboard.charts.variant_styles import suite_styles, swatch
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import rows_over

@@ -13,19 +13,20 @@ from dash.exceptions import PreventUpdate
 from dashboard.address import OverviewAddress
 from dashboard.pages.controls import choice, menu, search_field
 from dashboard.pages.overview_answer import MOST_NEWS, answer, counted, news, since_when
-from dashboard.pages.overview_families import families
-from dashboard.pages.overview_machine import newest_first, opening_machine, scatter_line
-from dashboard.pages.overview_quantities import (
+from dashboard.pages.overview_choice import (
     Choice,
     chosen,
     label,
     measured_rows,
+    newest_first,
     of_choice,
+    opening_machine,
     quantities,
+    scatter_line,
     shown_quantity,
 )
-from dashboard.pages.overview_rows import register_rows
-from dashboard.pages.overview_table import columns
+from dashboard.pages.overview_families import families
+from dashboard.pages.overview_table import columns, register_rows
 from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
 from dashboard.pages.series_grid import grid, open_rows
 from lockstep.alerts.analysis.latest_findings import Findings

@@ -12,7 +12,7 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import OverviewAddress, SeriesAddress, link
-from dashboard.pages.overview_quantities import TIME, label, quantity_of
+from dashboard.pages.overview_choice import TIME, label, quantity_of
 from dashboard.pages.parts import commit_link, count
 from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.analysis.machine_findings import MachineFindings

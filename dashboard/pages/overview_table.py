@@ -1,31 +1,48 @@
-"""The overview's table: its rows as plain numbers, its columns, and values by which the server sorts and filters."""
+"""The overview's table: its columns, its rows as plain numbers in their order, and its files."""
 
 from __future__ import annotations
 
+import base64
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import tempfile
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+from dash import Dash, Input, Output, State, ctx
 
-from dashboard.pages.series_grid import BY_SHAPE, Column, grid_function, number, text
-from dashboard.pages.series_rows import Columns, cells, or_none, percents, series_columns
+from dashboard.pages.overview_choice import Choice, chosen, of_choice
+from dashboard.pages.series_grid import (
+    BY_SHAPE,
+    MOST_ROWS,
+    Column,
+    Columns,
+    cells,
+    first_rows,
+    grid_function,
+    matching,
+    number,
+    or_none,
+    percents,
+    series_columns,
+    text,
+)
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
-from lockstep.history.model import STATES, Series, SeriesKey, State
+from lockstep.history.model import STATES, Floats
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.history.store import Store
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
-
-#: Maximum number of series for which all trends of a machine are read and cached at once.
-MANY_SERIES = 5000
 
 #: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
 FILE_COLUMNS = (
@@ -42,7 +59,7 @@ _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
 _LOUD: dict[Verdict, int] = {"slower": 1, "changed": 2, "faster": 3, "failed": 4}
 #: The place of all other verdicts in this order.
 _QUIET = 5
-_FIRST: dict[State, int] = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
+_FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def in_order(statuses: Statuses) -> Statuses:
@@ -81,6 +98,7 @@ def in_order(statuses: Statuses) -> Statuses:
 
 _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
+_NONE: Floats = np.empty(0)
 
 
 def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
@@ -88,29 +106,15 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
 
     The numbers of a series are those of its newest commit, in the units of the columns.
     """
-    # For a long table only the visible trends are read.
-    long = results.count(machine) > MANY_SERIES
     keys = statuses.rows.keys
-    past = _past_of(results, results.keys(machine).series_of(keys)) if long else _past(results, machine)
-    rows = zip(cells(_columns(statuses)), keys, strict=True)
-    return [row | {"machine": machine, "trend": past.get(key, ())} for row, key in rows]
-
-
-@remembered
-def _past(results: Results, machine: str) -> Mapping[SeriesKey, list[float]]:
-    """Return the last ``SPARK`` numbers of each series of a machine, without ratios; times are in µs."""
-    return _past_of(results, results.series(machine=machine))
-
-
-def _past_of(results: Results, series: Iterable[Series]) -> Mapping[SeriesKey, list[float]]:
-    """Return each series' numbers at the last ``SPARK`` commits, oldest first, without ratios; times are in µs."""
-    past: dict[SeriesKey, list[float]] = defaultdict(list)
-    latencies = (one_series for one_series in series if not results.benchmarks[one_series.benchmark].is_ratio)
-    for trend in results.trends(latencies, last=SPARK):
-        factor = 1e6 if trend.benchmark.unit == "seconds" else 1.0
-        values = trend.value[trend.value > 0] * factor
-        past[key_of(trend.series, trend.benchmark)] += [float(f"{value:.5g}") for value in values.tolist()]
-    return past
+    series = (one for one in results.keys(machine).series_of(keys) if not results.benchmarks[one.benchmark].is_ratio)
+    past = {
+        key_of(trend.series, trend.benchmark): trend.value * (1e6 if trend.benchmark.unit == "seconds" else 1.0)
+        for trend in results.trends(series, last=SPARK)
+    }
+    trends = ([float(f"{value:.5g}") for value in past.get(key, _NONE).tolist() if value > 0] for key in keys)
+    rows = zip(cells(columns_of(machine, statuses)), trends, strict=True)
+    return [row | {"trend": trend} for row, trend in rows]
 
 
 def columns(rows: RowTable) -> list[Column]:
@@ -149,7 +153,7 @@ def columns(rows: RowTable) -> list[Column]:
     ]
 
 
-def _columns(statuses: Statuses) -> Columns:
+def columns_of(machine: str, statuses: Statuses) -> Columns:
     """Return the values of the grid's rows: numbers in the units of the columns, and changes in percent."""
     rows, differences = statuses.rows, statuses.differences
     intervals = {name: [or_none(numbers) for numbers in rows.interval(name)] for name in _SHOWN}
@@ -166,6 +170,7 @@ def _columns(statuses: Statuses) -> Columns:
     verdicts = [LOUDEST[code] for code in statuses.verdict.tolist()]
     return {
         **series_columns(differences, statuses.verdict),
+        "machine": [machine] * len(statuses),
         "commit": rows.short_commits,
         **{name: numbers[0] for name, numbers in intervals.items()},
         **{f"{name}_low": intervals[name][1] for name in ("latency", "speedup")},
@@ -183,3 +188,92 @@ def _columns(statuses: Statuses) -> Columns:
         "mde": or_none(100 * rows.columns["mde"]),
         "stale": statuses.stale.tolist(),
     }
+
+
+def register_rows(app: Dash, store: Store, findings: Findings) -> None:
+    """Add the callbacks that fill the table, and that save it as CSV or parquet."""
+    choices = ("machine", "l2", "since", "quantity", "search")
+
+    @app.callback(
+        Output("overview-grid", "rowData"),
+        Output("overview-more", "children"),
+        *(Input(f"overview-{name}", "value") for name in choices),
+        Input("visit", "data"),
+        Input("version", "data"),
+    )
+    def fill(
+        machine: str,
+        l2: str,
+        since: str,
+        quantity: str,
+        search: str | None,
+        visit: int | None,
+        _version: str | None,
+    ) -> tuple[list[dict[str, Any]], str]:
+        results = store.current()
+        choice = chosen(results, findings, machine, l2, quantity, since, visit)
+        shown, more = first_rows(_found(results, choice, search))
+        return cells_of(results, machine, shown), more
+
+    @app.callback(
+        Output("overview-file", "data"),
+        Input("overview-csv", "n_clicks"),
+        Input("overview-parquet", "n_clicks"),
+        State("overview-grid", "virtualRowData"),
+        *(State(f"overview-{name}", "value") for name in choices),
+        State("visit", "data"),
+        prevent_initial_call=True,
+    )
+    def download(
+        _csv: int | None,
+        _parquet: int | None,
+        rows: list[dict[str, Any]] | None,
+        machine: str,
+        l2: str,
+        since: str,
+        quantity: str,
+        search: str | None,
+        visit: int | None,
+    ) -> Any:
+        results = store.current()
+        choice = chosen(results, findings, machine, l2, quantity, since, visit)
+        found = _found(results, choice, search)
+        if len(found) > MOST_ROWS:
+            # The browser has not all of them.
+            rows = cells(columns_of(machine, found))
+        kind = str(ctx.triggered_id).removeprefix("overview-")
+        content = base64.b64encode(saved(rows or [], kind)).decode()
+        return {"content": content, "filename": f"lockstep.{kind}", "base64": True}
+
+
+@remembered
+def _ordered(results: Results, choice: Choice) -> Statuses:
+    """Return the statuses of the chosen series in the order of the table."""
+    return in_order(of_choice(results, choice))
+
+
+def _found(results: Results, choice: Choice, search: str | None) -> Statuses:
+    """Return the statuses of the chosen series that match the search, in the order of the table."""
+    ordered = _ordered(results, choice)
+    return matching(ordered, ordered.verdict, search or "")
+
+
+def saved(rows: list[dict[str, Any]], kind: str) -> bytes:
+    """Return the rows of the overview's table as a file. Numbers are not formatted, and a missing number is empty.
+
+    ``kind`` is "csv" or "parquet".
+    """
+    texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
+    named = {name: np.array([row.get(name) for row in rows], dtype=object) for name in FILE_COLUMNS}
+    if kind == "csv":
+        named |= {name: np.array([_harmless(cell) for cell in named[name]], dtype=object) for name in texts}
+    columns = (f'"{name}"::{"VARCHAR" if name in texts else "DOUBLE"} AS "{name}"' for name in named)
+    with closing(duckdb.connect(":memory:")) as connection, tempfile.NamedTemporaryFile() as file:
+        connection.register("rows", named)
+        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM rows) TO ? (FORMAT {kind})", [file.name])
+        return Path(file.name).read_bytes()
+
+
+def _harmless(cell: Any) -> Any:
+    """Quote a text that a spreadsheet would execute as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

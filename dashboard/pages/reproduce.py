@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from dashboard.charts.axes import in_zoom
-from dashboard.charts.telemetry import Points
+from dashboard.charts.series_figure import Points
 from dashboard.pages.parts import commit_link
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.model import Alert

@@ -12,15 +12,13 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.charts.by_date import by_date, in_order
-from dashboard.charts.cause_colours import change_text
+from dashboard.charts.change_marks import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.controls import axis_choice, choice
+from dashboard.pages.controls import axis_choice, choice, quantity_links
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
-from dashboard.pages.quantity_links import quantity_links
 from dashboard.pages.reproduce import series_commands
-from dashboard.pages.series_data import SeriesView, chart, key_at, offered_quantities, view
-from dashboard.pages.series_table import commit_table
+from dashboard.pages.series_data import SeriesView, chart, commit_table, key_at, offered_quantities, view
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange

@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, redirect, send_file
 
-from dashboard.address import link, parse_commit, parse_family, parse_overview, parse_series
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link, parse
 from dashboard.api.routes import create_api
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_checks import RequestSecurity
@@ -136,28 +136,25 @@ def page(
     if path.startswith("/alert/") and security is not None:
         number = path.removeprefix("/alert/")
         return alert.layout(service, security, number), f"Alert {number} · Lockstep"
-    if not store.current().machines:
-        return nothing_measured(store.current()), "Lockstep"
+    results = store.current()
+    if not results.machines:
+        return nothing_measured(results), "Lockstep"
     if path == "/compare":
-        return compare.layout(store.current(), search), "Compare · Lockstep"
+        return compare.layout(results, search), "Compare · Lockstep"
     if path == "/machines":
         return machines.layout(), "Machines · Lockstep"
-    if path == "/":
-        return overview.layout(store.current(), parse_overview(search)), "Lockstep"
-    measured = parse_commit(path, search)
-    if measured is not None:
-        return commit.layout(store.current(), measured), f"{measured.commit[:8]} · Lockstep"
-    series_address = parse_series(path, search)
-    if series_address is not None:
-        return series.layout(
-            store.current(), series_address
-        ), f"{series_address.suite} {series_address.variant} · Lockstep"
-    address = parse_family(path, search)
-    if address is None:
-        return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
-    results = store.current()
-    known = findings.of_machine(results, address.machine) if findings and address.machine in results.machines else None
-    return family.layout(results, address, known), f"{address.suite} · Lockstep"
+    match parse(path, search):
+        case OverviewAddress() as address:
+            return overview.layout(results, address), "Lockstep"
+        case CommitAddress() as address:
+            return commit.layout(results, address), f"{address.commit[:8]} · Lockstep"
+        case SeriesAddress() as address:
+            return series.layout(results, address), f"{address.suite} {address.variant} · Lockstep"
+        case FamilyAddress() as address:
+            measured = address.machine in results.machines
+            known = findings.of_machine(results, address.machine) if findings and measured else None
+            return family.layout(results, address, known), f"{address.suite} · Lockstep"
+    return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
 
 
 def _shell() -> Any:

@@ -15,16 +15,23 @@ from urllib.parse import urlsplit
 import numpy as np
 from dash import html
 
-from dashboard.address import FamilyAddress, OverviewAddress, parse_commit, parse_family, query_values
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, parse
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.default_cases import first_cache, first_cases
 from dashboard.pages.family_trends import printed, trends
 from dashboard.pages.overview_answer import MOST_NEWS, news
+from dashboard.pages.overview_choice import (
+    TIME,
+    Choice,
+    chosen,
+    newest_first,
+    of_choice,
+    opening_machine,
+    shown_quantity,
+)
 from dashboard.pages.overview_families import shown_suites
-from dashboard.pages.overview_machine import newest_first, opening_machine
-from dashboard.pages.overview_quantities import TIME, Choice, chosen, of_choice, shown_quantity
 from dashboard.pages.parts import commit_line, commit_link, minus, mono, table
-from dashboard.pages.series_rows import cells
+from dashboard.pages.series_grid import cells
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -240,13 +247,13 @@ def _file_of(results: Results, address: str, opening: str) -> str:
         return f"{parts.path[1:]}.html"
     if parts.path.startswith("/alert/"):
         return _file("alert", parts.path.removeprefix("/alert/"))
-    if parts.path == "/":
-        machine = query_values(parts.query, "machine")["machine"] or opening
-        return "index.html" if machine == opening else _file("machine", machine)
-    at = parse_commit(parts.path, parts.query)
-    if at is not None:
-        machine = at.machine or next((name for name in results.machines if results.run_at(name, at.commit)), "")
-        return _file("commit", at.commit, machine)
-    # The page of a series is part of the page of its family.
-    one = parse_family(parts.path.replace("/series/", "/family/", 1), parts.query)
-    return _file("family", one.machine, one.suite) if one else address
+    match parse(parts.path, parts.query):
+        case OverviewAddress(machine):
+            return "index.html" if machine in ("", opening) else _file("machine", machine)
+        case CommitAddress(commit, machine):
+            machine = machine or next((name for name in results.machines if results.run_at(name, commit)), "")
+            return _file("commit", commit, machine)
+        # The page of a series is part of the page of its family.
+        case SeriesAddress(machine, suite) | FamilyAddress(machine, suite):
+            return _file("family", machine, suite)
+    return address

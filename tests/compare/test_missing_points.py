@@ -13,8 +13,8 @@ from trees import analysed, open_store, record, write_measurement
 
 from dashboard.pages import overview
 from dashboard.pages.overview_answer import counted
+from dashboard.pages.overview_choice import measured_rows
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_quantities import measured_rows
 from dashboard.pages.overview_table import columns
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.verdict import SIGNS

@@ -21,8 +21,8 @@ from served import call as ask
 from served import table_of, words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
-from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
-from dashboard.charts.size_sweep import sweep, sweep_axis
+from dashboard.address import FamilyAddress, SeriesAddress, parse
+from dashboard.charts.over_shapes import sweep, sweep_axis
 from dashboard.charts.theme import chart_layout, styles
 from dashboard.charts.trend import trend
 from dashboard.pages import family, family_trends, overview
@@ -113,7 +113,7 @@ def test_a_row_leads_to_its_series(client):
     rows = overview_of(client, MACHINE, "cold")["overview-grid"]["rowData"]
     row = next(row for row in rows if row["case"] == CASE and row["variant"] == "splitk")
     path, _, search = row["href"].partition("?")
-    assert parse_series(path, search) == SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
+    assert parse(path, search) == SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold")
 
 
 def test_series_missing_at_the_newest_commit_are_stale(store, client):
@@ -258,7 +258,7 @@ def test_every_line_stands_out_from_the_card(scheme):
 def test_an_address_restores_what_it_was_made_of():
     address = FamilyAddress("a/b c?&=%é", "x.y", ("M=8,N=2", "a&b"), "warm", ("speedup",), ("+", "#"), (-0.5, 12.25))
     path, _, search = address.link().partition("?")
-    assert parse_family(path, f"?{search}") == address
+    assert parse(path, f"?{search}") == address
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_an_impossible_address_is_refused(host, port):
         listen(host, port)
 
 
-def parse(*arguments):
+def options(*arguments):
     parser = ArgumentParser()
     Dashboard.setup_arguments(parser.add_subparsers())
     args = parser.parse_args(["dashboard", *arguments])
@@ -366,7 +366,7 @@ def test_the_verb_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        args = parse("--port", str(taken.getsockname()[1]))
+        args = options("--port", str(taken.getsockname()[1]))
         with pytest.raises(UserError, match="is in use"):
             args.func(args)
 

@@ -10,7 +10,7 @@ from showcase import COMMITS, FAST, FREE
 from test_dashboard_app import call
 from test_pages_overview import shown
 
-from dashboard.address import CommitAddress, parse_commit
+from dashboard.address import CommitAddress, parse
 from dashboard.server.app import create_app, page
 from lockstep.compare.at_commit import compare_commit
 from lockstep.history.row_keys import PARTS
@@ -69,7 +69,7 @@ def test_an_address_restores_the_machine_and_takes_a_short_hash(shown):
     at = store.current().commits(FREE)[3]
     address = CommitAddress(at.hash, FREE)
     path, _, search = address.link().partition("?")
-    assert parse_commit(path, f"?{search}") == address
+    assert parse(path, f"?{search}") == address
     shown_page, _ = page(store, f"/commit/{at.short}", f"?{search}")
     assert f'"machine": "{FREE}"' in words(shown_page)
 

@@ -10,12 +10,12 @@ from history import CASES, Here, commits_of, write_history
 from served import words
 from trees import open_store
 
-from dashboard.address import FamilyAddress, SeriesAddress, parse_family, parse_series
+from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts import series_figure
 from dashboard.charts import trend as chart
 from dashboard.charts.by_date import by_date, in_order
 from dashboard.pages import family_trends, series_data
-from dashboard.pages.series_table import commit_table
+from dashboard.pages.series_data import commit_table
 from lockstep.history.model import Commit
 
 LENGTH, COPIED, MOVED = 12, 4, 8
@@ -138,6 +138,6 @@ def test_a_zoom_by_date_shows_the_commits_of_these_dates():
 
 def test_the_axis_is_in_the_address():
     link = FamilyAddress("gpu", "linear", axis="date")
-    assert parse_family(*link.link().split("?")) == link
+    assert parse(*link.link().split("?")) == link
     link = SeriesAddress("gpu", "linear", "triton", "c", "cold", axis="date")
-    assert parse_series(*link.link().split("?")) == link
+    assert parse(*link.link().split("?")) == link

@@ -8,10 +8,10 @@ from served import words
 from trees import analysed, open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress
-from dashboard.charts.cost_against_latency import against
-from dashboard.charts.variant_styles import suite_styles
+from dashboard.charts.log_log import against
+from dashboard.charts.theme import suite_styles
 from dashboard.pages import family, family_trends, series
-from dashboard.pages.compare_table import compare_table
+from dashboard.pages.compare_cases import compare_table
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
 from lockstep.compare.read_rows import newest_rows, rows_at

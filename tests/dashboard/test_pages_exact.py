@@ -11,8 +11,8 @@ from trees import MACHINE, open_store, record, write_measurement
 from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.pages import compare as compare_page
 from dashboard.pages import family, series
-from dashboard.pages.compare_table import compare_table
-from dashboard.pages.overview_machine import opening_machine
+from dashboard.pages.compare_cases import compare_table
+from dashboard.pages.overview_choice import opening_machine
 from lockstep.compare.two_sides import Side, compare
 from lockstep.suite.thresholds import Thresholds
 

@@ -21,13 +21,12 @@ from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
 from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
-from dashboard.address import OverviewAddress, parse_overview
+from dashboard.address import OverviewAddress, parse
 from dashboard.charts.mean_speedup import chained
-from dashboard.pages import overview, overview_rows
+from dashboard.pages import overview, overview_table
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
+from dashboard.pages.overview_choice import measured_rows, scatter_line
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_machine import scatter_line
-from dashboard.pages.overview_quantities import measured_rows
 from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse_and_publish import analyse_store
@@ -197,13 +196,13 @@ def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
         [row.get("latency", math.nan) for row in rows], nan_ok=True
     )
     file = tmp_path / "rows.parquet"
-    file.write_bytes(overview_rows.saved(rows, "parquet"))
+    file.write_bytes(overview_table.saved(rows, "parquet"))
     table = duckdb.execute('SELECT "case", latency FROM read_parquet(?)', [str(file)]).fetchall()
     assert table == [(row["case"], row.get("latency")) for row in rows]
 
 
 def test_a_name_that_a_spreadsheet_would_compute_stays_text():
-    text = overview_rows.saved([{"variant": "=1+1", "latency": -1.5}], "csv").decode()
+    text = overview_table.saved([{"variant": "=1+1", "latency": -1.5}], "csv").decode()
     assert "'=1+1" in text
     assert "-1.5" in text
     assert "'-1.5" not in text
@@ -231,11 +230,11 @@ def test_the_address_restores_the_choices(shown):
     address = OverviewAddress(FREE, "all", "7d", "time", "M=8 triton")
     path, _, search = address.link().partition("?")
     assert path == "/"
-    assert parse_overview(f"?{search}") == address
+    assert parse("/", f"?{search}") == address
     text = words(overview.layout(shown[0].current(), address))
     for value in (FREE, "7d", "time", "M=8 triton"):
         assert f'"value": "{value}"' in text
-    wrong = parse_overview("?machine=%3Cb%3E&quantity=beauty&l2=%00")
+    wrong = parse("/", "?machine=%3Cb%3E&quantity=beauty&l2=%00")
     assert json.loads(words(overview.layout(shown[0].current(), wrong)))
 
 

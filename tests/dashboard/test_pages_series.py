@@ -10,7 +10,7 @@ from test_dashboard_app import CASE, call, golden
 from test_pages_overview import shown
 from trees import DATE, MACHINE, open_store, record, write_measurement
 
-from dashboard.address import SeriesAddress, parse_series
+from dashboard.address import SeriesAddress, parse
 from dashboard.pages import series, series_data
 from dashboard.pages.reproduce import series_commands
 from dashboard.server.app import create_app, page
@@ -146,7 +146,7 @@ def test_the_commands_measure_the_newest_number_in_view(shown, zoom, place):
 def test_the_page_answers_and_its_address_restores_it(shown):
     address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold", "latency", (10.5, 42.0))
     path, _, search = address.link().partition("?")
-    assert parse_series(path, f"?{search}") == address
+    assert parse(path, f"?{search}") == address
     store, findings = shown
     client = create_app(store, findings=findings).server.test_client()
     kept = {**vars(address), "zoom": list(address.zoom)}
@@ -157,7 +157,7 @@ def test_the_page_answers_and_its_address_restores_it(shown):
 
 @pytest.mark.parametrize("zoom", ["", "1", "2,1", "a,b", "nan,1", "1,2,3", "-inf,inf"])
 def test_a_zoom_that_is_none_shows_all(zoom):
-    assert parse_series("/series/m/s", f"?zoom={zoom}").zoom == ()
+    assert parse("/series/m/s", f"?zoom={zoom}").zoom == ()
 
 
 def test_a_series_that_is_not_there_says_where_it_is(tmp_path):

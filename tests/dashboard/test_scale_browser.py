@@ -7,7 +7,7 @@ from test_dashboard_browser import becomes, visit
 from trees import open_store
 
 from dashboard.address import CommitAddress, OverviewAddress
-from dashboard.pages.series_rows import MOST_ROWS
+from dashboard.pages.series_grid import MOST_ROWS
 from dashboard.server.app import create_app
 
 __all__ = ["visit"]

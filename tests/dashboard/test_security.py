@@ -13,8 +13,7 @@ import pytest
 from served import NAME, TOKEN, act, call, csrf_of, place, sign_in
 from trees import open_store, record, write_measurement
 
-from dashboard.auth.credentials import Access, AccessError, access_of, read_networks, read_tokens
-from dashboard.auth.own_connection import is_own
+from dashboard.auth.credentials import Access, AccessError, access_of, is_own, read_networks, read_tokens
 from dashboard.auth.request_checks import RATES, RequestCounts
 from dashboard.auth.sign_in import FAILURES
 from dashboard.pages.alert_actions import ACTIONS
