@@ -22,24 +22,21 @@ from lockstep.history.snapshot_cache import remembered
 from lockstep.record.quantity import COST_QUANTITIES, EXACT
 from lockstep.suite.thresholds import Thresholds
 
-#: Number of newest commits whose numbers are counted, to find the machine with the most: few, so that it is fast.
-RECENT = 8
+#: Milliseconds after which a machine without a new number counts as ended, beside machines that have new ones.
+_ENDED_MS = 7 * 86_400_000
 
 
 @remembered
 def opening_machine(results: Results) -> str:
-    """Return the machine that the overview shows first: of the machines with many numbers, the one measured last.
+    """Return the machine that the overview shows first: the one with the most commits among those that still measure.
 
-    Numbers are counted over a machine's last ``RECENT`` commits; "many" is at least half of the largest count. So a new
-    test machine replaces an old one, but a laptop with one test run does not. A target that was only compiled for, not
-    measured on, is shown only if no machine has measured.
+    A machine still measures if it measured in the week before the newest number of any machine. A target that was only
+    compiled for is shown only if no machine has measured.
     """
     measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
-    numbers = {machine: _numbers(results, machine) for machine in measured}
-    threshold = max(numbers.values()) / 2
-    return max(
-        (name for name in numbers if numbers[name] >= threshold), key=lambda name: (_measured_at(results, name), name)
-    )
+    at = {name: _measured_at(results, name) for name in measured}
+    recent = (name for name in measured if at[name] >= max(at.values()) - _ENDED_MS)
+    return max(recent, key=lambda name: (len(results.commits(name)), at[name], name))
 
 
 def _is_measured(results: Results, machine: str) -> bool:
@@ -55,12 +52,6 @@ def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
     """Return a warning if a machine's series scatter so much that small changes stay hidden; otherwise []."""
     scatter = scatter_of(findings.noise.values()) if findings else None
     return [html.P(scatter.sentence(machine), className="dim")] if scatter else []
-
-
-def _numbers(results: Results, machine: str) -> int:
-    """Count a machine's numbers at its last ``RECENT`` commits. A case that failed or is n/a has no number."""
-    trends = results.trends(results.series(machine=machine), RECENT)
-    return sum(int(np.isfinite(trend.value).sum()) for trend in trends)
 
 
 def _measured_at(results: Results, machine: str) -> int:

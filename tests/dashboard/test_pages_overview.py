@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pytest
 from compared import each
-from history import commits_of, write_foreign
+from history import LEVELS, Here, commits_of, write_foreign, write_history
 from served import cells, table_of, words
 from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
 from test_dashboard_app import call
@@ -25,7 +25,7 @@ from dashboard.address import OverviewAddress, parse
 from dashboard.charts.mean_speedup import chained
 from dashboard.pages import overview, overview_table
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
-from dashboard.pages.overview_choice import measured_rows, scatter_line
+from dashboard.pages.overview_choice import measured_rows, opening_machine, scatter_line
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
@@ -49,6 +49,15 @@ def shown(tmp_path_factory):
 def stand(shown, machine=FAST, since="all"):
     store, findings = shown
     return overview.statuses_of(store.current(), machine, since, 0, findings)
+
+
+def test_the_overview_opens_on_the_longest_history_that_still_grows(tmp_path):
+    """Neither the machine with the most series, nor an older history that ended."""
+    commits, results = commits_of(tmp_path / "repo", 20), tmp_path / "repo" / "results"
+    write_history(results, "ended", commits[:12], lambda n: Here())
+    write_history(results, "long", commits, lambda n: Here(), first=17)
+    write_history(results, "wide", commits, lambda n: Here(costs=dict.fromkeys(LEVELS, 1.0)), first=18)
+    assert opening_machine(open_store(results).current()) == "long"
 
 
 def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
