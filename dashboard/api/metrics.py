@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -30,48 +31,41 @@ class Health(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield every gauge with its present value."""
-        results = self._store.current()
-        names = {
-            "lockstep_machine_last_report_timestamp_seconds": "When a machine last measured, in seconds since 1970",
-            "lockstep_machine_commits": "Commits that a machine has measured",
-            "lockstep_machine_series": "Series of a machine",
-        }
-        gauges = [GaugeMetricFamily(name, text, labels=["machine"]) for name, text in names.items()]
-        for machine in results.machines:
-            runs = results.runs_of(machine)
-            measured = max((run.measured_at for run in runs), default=0) / 1000
-            for gauge, value in zip(gauges, (measured, len(runs), results.count(machine)), strict=True):
-                gauge.add_metric([machine], value)
-        yield from gauges
-        yield GaugeMetricFamily("lockstep_problems", "Result files not read in full", value=len(results.problems))
-        counts = self._service.counts() if self._service else {}
-        degraded = GaugeMetricFamily("lockstep_degraded", "1 while a part shows old data", labels=["part"])
-        troubled = troubles(self._store, self._service)
-        for part in ("results", "alerts"):
-            degraded.add_metric([part], float(part in troubled))
-        yield degraded
-        if self._service is None:
+        results, service = self._store.current(), self._service
+        runs = {(machine,): results.runs_of(machine) for machine in results.machines}
+        last = {machine: max((run.measured_at for run in own), default=0) / 1000 for machine, own in runs.items()}
+        name, text = "machine_last_report_timestamp_seconds", "When a machine last measured, in seconds since 1970"
+        yield _gauge(name, text, last, "machine")
+        commits = {machine: len(own) for machine, own in runs.items()}
+        yield _gauge("machine_commits", "Commits that a machine has measured", commits, "machine")
+        yield _gauge("machine_series", "Series of a machine", {key: results.count(*key) for key in runs}, "machine")
+        yield _gauge("problems", "Result files not read in full", {(): len(results.problems)})
+        counts = service.counts() if service else {}
+        troubled = troubles(self._store, service)
+        degraded = {(part,): part in troubled for part in ("results", "alerts")}
+        yield _gauge("degraded", "1 while a part shows old data", degraded, "part")
+        if service is None:
             return
-        alerts = GaugeMetricFamily("lockstep_alerts", "Alerts by state and topic", labels=["state", "topic"])
-        for (state, topic), number in sorted(counts.items()):
-            alerts.add_metric([state, topic], number)
-        yield alerts
-        if self._service.runner is not None:
-            self._service.runner.request_analysis(results)
-            yield from _analysis(self._service.runner.status)
+        yield _gauge("alerts", "Alerts by state and topic", dict(sorted(counts.items())), "state", "topic")
+        if service.runner is not None:
+            service.runner.request_analysis(results)
+            yield from _analysis(service.runner.status)
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:
     """Yield the gauges of the analysis. Every worker process of the server yields the same values."""
-    numbers = {
-        "failed": ("1 if the last analysis failed or was killed", float(status.failing)),
-        "failures": ("Failed analyses since the last success", float(status.failures)),
-        "last_success_timestamp_seconds": ("End of the last successful analysis, 0 if none", status.succeeded),
-        "stale": ("1 if no analysis has succeeded for two hours", float(status.stale())),
-    }
-    for name, (text, value) in numbers.items():
-        yield GaugeMetricFamily(f"lockstep_analysis_{name}", text, value=value)
-    reason = GaugeMetricFamily("lockstep_analysis_failure", "1 while the analysis fails", labels=["reason"])
-    if status.failing:
-        reason.add_metric([status.reason], 1.0)
-    yield reason
+    failing = {(status.reason,): 1.0} if status.failing else {}
+    yield _gauge("analysis_failed", "1 if the last analysis failed or was killed", {(): status.failing})
+    yield _gauge("analysis_failures", "Failed analyses since the last success", {(): status.failures})
+    last = "End of the last successful analysis, 0 if none"
+    yield _gauge("analysis_last_success_timestamp_seconds", last, {(): status.succeeded})
+    yield _gauge("analysis_stale", "1 if no analysis has succeeded for two hours", {(): status.stale()})
+    yield _gauge("analysis_failure", "1 while the analysis fails", failing, "reason")
+
+
+def _gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+    """Return a gauge with a value for each combination of the labels' values."""
+    gauge = GaugeMetricFamily(f"lockstep_{name}", text, labels=labels)
+    for key, value in values.items():
+        gauge.add_metric(key, float(value))
+    return gauge

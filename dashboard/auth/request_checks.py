@@ -1,10 +1,12 @@
-"""Check every request and set the headers of every answer: rates, identity, and protection of writes."""
+"""Check every request and set the headers of every answer: rates, turns, identity, and protection of writes."""
 
 from __future__ import annotations
 
 import secrets
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 
 from dash import Dash
@@ -20,7 +22,47 @@ from dashboard.auth.callback_bodies import add_checks
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
-from dashboard.auth.turns import add_turns
+
+#: Maximum number of requests of one client that a worker holds: one is being answered, and the others wait.
+MOST_WAITING = 4
+
+
+def add_turns(server: Flask, client: Callable[[], str]) -> None:
+    """Answer one request of each client to ``/api/`` at a time. Answer 429 if too many wait.
+
+    Args:
+        client: returns the address of the current request's client.
+    """
+    changed = threading.Condition()
+    held: Counter[str] = Counter()
+    answered: set[str] = set()
+
+    @server.before_request
+    def begin() -> tuple[Response, int, dict[str, str]] | None:
+        if not request.path.startswith("/api/"):
+            return None
+        name = client()
+        with changed:
+            if held[name] >= MOST_WAITING:
+                text = f"{MOST_WAITING} other requests of this client are not answered yet: wait for their answers."
+                return jsonify({"error": text}), 429, {"Retry-After": "1"}
+            held[name] += 1
+            changed.wait_for(lambda: name not in answered)
+            answered.add(name)
+        g.turn = name
+        return None
+
+    @server.teardown_request
+    def end(_: BaseException | None) -> None:
+        name = g.pop("turn", None)
+        if name is not None:
+            with changed:
+                answered.remove(name)
+                held.subtract([name])
+                if not held[name]:
+                    del held[name]
+                changed.notify_all()
+
 
 #: Maximum rate of one person or address at one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}

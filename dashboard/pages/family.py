@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,9 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, zoom_of, zoom_text
 from dashboard.charts.axes import sourced
-from dashboard.charts.log_log import against, roofline
+from dashboard.charts.log_log import accuracy, roofline
 from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
-from dashboard.charts.theme import Scheme, Style, suite_styles, swatch
+from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
 from dashboard.pages.default_cases import first_cache, first_cases
@@ -24,10 +24,9 @@ from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.row import Row, described
-from lockstep.compare.row_table import RowTable
+from lockstep.compare.row import described
 from lockstep.compare.series_of_suite import keys_of
-from lockstep.compare.shown_quantities import QUANTITIES, VALUE, quantities_of
+from lockstep.compare.shown_quantities import quantities_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -190,7 +189,7 @@ def _address(
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
     """Return charts and a table of the newest commit at which the suite was measured.
 
-    The charts show all shapes: latency, a cost against latency, the roofline. The table shows the selected cases.
+    The charts show latency, speedup and roofline of all shapes. The error and the table are of the selected cases.
     """
     keys, style_of = chosen(results, address)
     commit = _newest(results, address.machine, keys)
@@ -212,9 +211,8 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         places = [place for key in keys if (place := known.find(key)) >= 0 and not known.is_baseline[place]]
         words = "Speedup × of the fastest variant, newest number of each shape"
         drawn.append((speedup_over_axes([known[place] for place in places], axis, scheme), "shapes", words))
-    errors = against([(row, row) for row in timed if row.case in cases], QUANTITIES["error"], style_of, scheme)
+    errors = accuracy([row for row in timed if row.case in cases], style_of, scheme)
     drawn.append((errors, "accuracy", "Error of the selected cases against their latency"))
-    drawn.append(_cost_against_latency(results, address.suite, commit_rows, now, style_of, scheme))
     run = next(run for run in results.runs_of(address.machine) if run.commit == commit.hash)
     words = "TFLOP/s against FLOP per byte; the roof is what this machine's controls reached"
     drawn.append((roofline(now, run.controls, style_of, scheme), "roofline", words))
@@ -235,25 +233,6 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         html.Div(cards, className="charts"),
         family_table(listed, cases, list(style_of)),
     ]
-
-
-def _cost_against_latency(
-    results: Results,
-    suite: str,
-    commit_rows: RowTable,
-    now: Sequence[Row],
-    style_of: Mapping[str, Style],
-    scheme: Scheme,
-) -> _Chart:
-    """Return the chart of a cost (such as energy) over the latency of the same cases."""
-    benchmark = results.benchmarks.get(suite)
-    if benchmark is None or not benchmark.cost:
-        return None, "", ""
-    timed = ((row, commit_rows.get(row.key._replace(suite=benchmark.suite))) for row in now)
-    quantity = described(now, VALUE, suite)
-    chart = against([(row, time) for row, time in timed if time is not None], quantity, style_of, scheme)
-    words = f"{quantity.label} {quantity.unit} of every shape against its latency"
-    return chart, quantity.label, words + ("; dotted is where the two are equal" if quantity.unit == "µs" else "")
 
 
 def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
@@ -17,11 +17,14 @@ from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
 from dashboard.server.polls import add_live, shown_version
-from dashboard.server.prefix import below
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -120,6 +123,19 @@ def create_app(
         alerts.register(app, store, service)
         alert.register(app, store, findings, service, security)
     return app
+
+
+def below(application: WSGIApplication, root: str) -> WSGIApplication:
+    """Return ``application`` as a part of a site, whose pages are all below the path ``root``."""
+
+    def serve(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        environ["SCRIPT_NAME"] = root
+        if path == root or path.startswith(f"{root}/"):
+            environ["PATH_INFO"] = path.removeprefix(root) or "/"
+        return application(environ, start)
+
+    return serve if root else application
 
 
 def page(

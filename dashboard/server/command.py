@@ -6,6 +6,7 @@ import argparse
 import errno
 import logging
 import os
+import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from asv.commands import Command
 from asv.util import UserError
 
 from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
-from dashboard.server.prefix import add_prefix
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, repository, results_folder
 
@@ -36,7 +36,8 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         add_access(parser)
         parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8050, help="port; 0 takes a free port (default: %(default)s)")
-        add_prefix(parser)
+        text = "path below which browsers reach the dashboard, such as /lockstep/ (default: a host of its own)"
+        parser.add_argument("--prefix", type=root_of, default="", metavar="PATH", help=text)
         parser.add_argument(
             "--access-log", metavar="FILE", help="write one line a request to this file, or to standard output: -"
         )
@@ -128,6 +129,18 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     folders |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in folders.items() if value for part in (name, str(Path(value).absolute()))]
     return AlertService(alerts, AnalysisRunner(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""))
+
+
+def root_of(text: str) -> str:
+    """Parse the value of ``--prefix``: a path such as ``/lockstep/``. Return it without "/" at its end.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is not such a path.
+    """
+    root = text.rstrip("/")
+    if not re.fullmatch(r"(/[\w.~-]*\w)*", root, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the path of a site; write a path such as /lockstep/")
+    return root
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,21 +1,16 @@
 """Pages and the API of costs: each cost is a quantity of its suite, with its changes, and links to the others."""
 
-from dataclasses import replace
-
 import pytest
 from history import Here, commits_of, write_history
 from served import words
 from trees import analysed, open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress
-from dashboard.charts.log_log import against
-from dashboard.charts.theme import suite_styles
 from dashboard.pages import family, family_trends, series
 from dashboard.pages.compare_cases import compare_table
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
-from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.row import described
+from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.two_sides import Side, compare
 from lockstep.history.model import SeriesKey
 from lockstep.record.quantity import COSTS
@@ -59,32 +54,6 @@ def test_the_page_of_a_family_leads_to_every_cost(shown):
     assert r"\u00b5s" in latest, "in JSON"
     [chart] = family_trends.trends(results, address, "light", picture)
     assert r"Host \u00b5s" in words(chart), "in JSON"
-
-
-def test_a_cost_is_drawn_against_the_latency_by_variant(shown):
-    results, commits, _ = shown
-    there = rows_at(results, MACHINE, commits[-1])
-    pairs = [
-        (row, there.get(row.key._replace(suite="linear")))
-        for row in newest_rows(results, MACHINE)
-        if row.suite == HOST[1]
-    ]
-    drawn = suite_styles(results, "linear.host")
-    figure = against(pairs, described([row for row, _ in pairs], "value"), drawn, "light")
-    equal, *variants = figure["data"]
-    assert equal["x"] == equal["y"]
-    assert {one["name"]: len(one["x"]) for one in variants} == {"torch": 3, "triton": 3}
-    [torch, triton] = (dict(zip(one["x"], one["y"], strict=True)) for one in variants)
-    # The baseline takes 10, 20 and 30 µs on the GPU and twice that on the host, the variant less and more.
-    assert [host / time for time, host in torch.items()] == pytest.approx([2.0] * 3, rel=0.1)
-    assert [host / time for time, host in triton.items()] == pytest.approx([1.3 * 2 * 1.5] * 3, rel=0.1)
-    address = FamilyAddress(MACHINE, "linear.host", (CASE,), "cold", ("value",), ("torch", "triton"))
-    assert "of every shape against its latency" in words(family.latest(results, address, "light"))
-    assert "of every shape against" not in words(family.latest(results, replace(address, suite="linear"), "light"))
-    energy = [(there.get(row.key._replace(suite="linear.energy")), time) for row, time in pairs]
-    figure = against(energy, described([row for row, _ in energy], "value"), drawn, "light")
-    assert len(figure["data"]) == 2, "an energy equals no time"
-    assert against([], described([], "value", "linear.host"), drawn, "light") is None
 
 
 def test_the_page_of_a_series_marks_its_change(shown):

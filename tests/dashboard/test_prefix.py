@@ -10,7 +10,7 @@ from served import NAME, TOKEN, call, place, serving, sign_in
 from dashboard.address import SeriesAddress
 from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
-from dashboard.server.prefix import root_of
+from dashboard.server.command import root_of
 
 ROOT = "/lockstep"
 
