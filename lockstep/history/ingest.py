@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file import AsvFile, read_asv
-from lockstep.history.cache_catalog import Intake, Part, RunRow
+from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.columns import FilePoints
 from lockstep.history.parquet import MOST_PARTS, write_part
 from lockstep.history.problems import Problem
@@ -90,8 +90,8 @@ def _folder(root: Path, path: str) -> str:
     return path.rpartition("/")[0] or root.name
 
 
-def read_all(work: Sequence[Batch]) -> Iterator[Intake]:
-    """Read the batches, and yield the data of each batch as soon as it is read.
+def read_all(work: Sequence[Batch]) -> Iterator[Manifest]:
+    """Read the batches, and yield the manifest of each batch as soon as it is read.
 
     If there is much to read, other processes read it, because a process that serves pages would never return the
     memory.
@@ -135,9 +135,9 @@ answer_batches()
 
 
 def answer_batches() -> None:
-    """Read the batches that standard input holds, on all cores, and write the data of each to standard output.
+    """Read the batches that standard input holds, on all cores, and write the manifest of each to standard output.
 
-    This is the main function of the process that ``read_all`` starts. An exception is written in place of data.
+    This is the main function of the process that ``read_all`` starts. An exception is written in place of a manifest.
     """
     work: Sequence[Batch] = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(os.dup(1), "wb")
@@ -148,13 +148,13 @@ def answer_batches() -> None:
             answers.flush()
 
 
-def read_batch(batch: Batch) -> Intake:
+def read_batch(batch: Batch) -> Manifest:
     """Read a batch of result files and write their points as one part. An unreadable file becomes a problem."""
     _IDS.trim()
     points: list[FilePoints] = []
-    runs: list[RunRow] = []
-    problems: list[tuple[str, Problem]] = []
-    layouts: dict[str, bytes] = {}
+    runs: dict[str, RunRow] = {}
+    problems: dict[str, Sequence[Problem]] = {}
+    layouts: dict[str, str] = {}
     versions: dict[int, str] = {}
     machines: dict[Path, str] = {}
     for (path, stamp), run in zip(batch.files.items(), batch.runs, strict=True):
@@ -162,25 +162,24 @@ def read_batch(batch: Batch) -> Intake:
             folder = (batch.root / path).parent
             if folder not in machines:
                 machines[folder] = _machine_in(folder)
-            asv, facts, file_problems = _read(batch.root / path, path, stamp, machines[folder])
+            asv, facts, problems[path] = _read(batch.root / path, path, stamp, machines[folder])
         except (Unreadable, OSError) as error:
             message = getattr(error, "strerror", None) or str(error)
-            problems.append((path, Problem(path, message, getattr(error, "reason", message))))
+            problems[path] = [Problem(path, message, getattr(error, "reason", message))]
             continue
-        problems += [(path, problem) for problem in file_problems]
         versions |= asv.versions
         series = np.sort(asv.points.columns["series"]).tobytes()
         layout = blake2b(series, digest_size=12).hexdigest()
-        layouts[layout] = series
-        runs.append(_row(run, path, batch.folder, asv, facts, layout))
+        layouts[layout] = series.hex()
+        runs[path] = _row(run, path, batch.folder, asv, facts, layout)
         points.append(FilePoints({**asv.points.columns, "run": np.full(len(asv.points), run, np.int32)}))
-    part: Part | None = None
-    known: dict[int, tuple[str, str]] = {}
+    parts, known = {}, {}
     if any(map(len, points)):
         part = write_part(points, batch.parts, batch.folder)
+        parts, runs = {part.name: part}, {path: run._replace(part=part.name) for path, run in runs.items()}
         numbers = np.unique(np.concatenate([points_of_file.columns["series"] for points_of_file in points]))
         known = {number: _IDS.known[number] for number in numbers.tolist()}
-    return Intake(part, batch.files, runs, problems, layouts, known, versions)
+    return Manifest(batch.files, runs, problems, parts, layouts, known, versions, batch.runs[-1] + 1)
 
 
 def _machine_in(folder: Path) -> str:

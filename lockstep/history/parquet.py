@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 from numpy.typing import NDArray
 
-from lockstep.history.cache_catalog import Part
 from lockstep.history.cache_folder import DamagedCache
+from lockstep.history.cache_manifest import Part
 from lockstep.history.columns import COLUMNS, FilePoints, Kind, joined
 
 #: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
@@ -69,7 +69,7 @@ class PartChecks:
         Raises:
             DamagedCache: the part is damaged, missing or cannot be read.
         """
-        stamp = _stamp(part)
+        stamp = stamp_of(part)
         if stamp is not None and self._verified.get(part) == stamp:
             return
         try:
@@ -87,11 +87,12 @@ class PartChecks:
 
     def changed(self, parts: Iterable[Path]) -> bool:
         """Return whether a part is missing, or was written after it was verified. No content is read."""
-        stamps = ((part, _stamp(part)) for part in parts)
+        stamps = ((part, stamp_of(part)) for part in parts)
         return any(stamp is None or self._verified.get(part, stamp) != stamp for part, stamp in stamps)
 
 
-def _stamp(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of a file; ``None`` if it cannot be examined."""
     try:
         status = path.stat()
     except OSError:
@@ -154,12 +155,11 @@ def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]
     return groups
 
 
-def sweep(parts: Path, counting: Iterable[Part]) -> None:
+def sweep(parts: Path, used: Collection[str]) -> None:
     """Delete parts that the manifest does not list: merged parts, and parts that a killed process left behind."""
-    current_names = {part.name for part in counting}
     for path in parts.iterdir():
         try:
-            if path.name not in current_names and time.time() - path.stat().st_mtime > _GRACE:
+            if path.name not in used and time.time() - path.stat().st_mtime > _GRACE:
                 path.unlink()
         except FileNotFoundError:  # another process has just deleted the part
             continue

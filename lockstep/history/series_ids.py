@@ -30,11 +30,11 @@ def digest(text: str) -> int:
 class SeriesIds:
     """Assigns numbers to series, and remembers them because nearly every file has the same series.
 
-    ``known`` maps every number to the benchmark's name and the parameter values as JSON.
+    ``known`` maps every number to the benchmark's name and the parameter values.
     """
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[str, str]] = {}
+        self.known: dict[int, tuple[str, tuple[str, ...]]] = {}
         self._sets: dict[tuple[Any, ...], Ids] = {}
 
     def trim(self) -> None:
@@ -59,16 +59,12 @@ class SeriesIds:
 
     def number(self, benchmark: str, values: Sequence[str]) -> int:
         """Return the number of the series of a benchmark with these parameter values."""
-        number, text = _numbered(benchmark, values)
-        self.known[number] = (benchmark, text)
+        number = number_of(benchmark, values)
+        self.known[number] = (benchmark, tuple(values))
         return number
 
 
 def number_of(benchmark: str, values: Sequence[str]) -> int:
     """Return the number of the series of a benchmark with these parameter values."""
-    return _numbered(benchmark, values)[0]
-
-
-def _numbered(benchmark: str, values: Sequence[str]) -> tuple[int, str]:
     text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-    return digest(f"{benchmark}\n{text}"), text
+    return digest(f"{benchmark}\n{text}")

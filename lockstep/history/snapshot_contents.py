@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
-from lockstep.history.cache_catalog import Reading, RunRow
+from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.joined_series import Joined, same_series, version_joins
 from lockstep.history.machine_identity import Folders, hardware, joined_folders, machine_names
 from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
@@ -232,23 +232,22 @@ def _order(series: Series, keys: Mapping[str, Any]) -> tuple[Any, ...]:
     return series.benchmark, [keys[text] for _, text in series.axes]
 
 
-def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], rules: Sequence[Same] = ()) -> Contents:
+def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem], rules: Sequence[Same]) -> Contents:
     """Return the contents of a snapshot from the manifest.
 
     Args:
         parts: folder of the parquet files.
-        reading: a view of the manifest.
         strays: problems of the results folder that do not belong to a single result file.
         rules: the rules of thresholds.toml that join what was renamed.
     """
-    dates = reading.commits()
-    order = [replace(commit, date=dates[commit.hash]) for commit in reading.history() if commit.hash in dates]
+    dates = manifest.commits
+    order = [replace(commit, date=dates[commit.hash]) for commit in manifest.line.commits if commit.hash in dates]
     # Another process may still be reading files. It adds them in portions, and orders the commits at the end.
     unordered = dates.keys() - {commit.hash for commit in order}
     order += [Commit(commit, date) for date, commit in sorted((dates[commit], commit) for commit in unordered)]
     place = {commit.hash: index for index, commit in enumerate(order)}
-    layouts = {layout: np.frombuffer(series, dtype=np.int64) for layout, series in reading.layouts().items()}
-    files = [row for row in reading.runs() if row.points]
+    layouts = {layout: np.frombuffer(bytes.fromhex(digits), np.int64) for layout, digits in manifest.layouts.items()}
+    files = [row for row in manifest.runs.values() if row.points]
     joined = joined_folders({row.folder for row in files}, rules)
     rows, repeated = _by_run(files, joined, layouts)
     runs = [_run(run_rows) for run_rows in rows]
@@ -258,12 +257,10 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
     runs = [replace(runs[index], machine=name) for index, name, _ in shown_as]
     measured_commits = {run.commit for run in runs}
     of_folder: dict[str, list[Path]] = defaultdict(list)
-    for part in reading.parts():
+    for _, part in sorted(manifest.parts.items()):
         of_folder[part.folder].append(parts / part.name)
-    known = reading.series()
-    table = json.loads(reading.stored_text("benchmarks") or "{}")
-    faults = json.loads(reading.stored_text("table_problems") or "[]")
-    strays = [*strays, *(Problem(path, what, weight="part") for path, what in faults)]
+    known, table = manifest.series, manifest.benchmarks
+    strays = [*strays, *(Problem(path, what, weight="part") for path, what in manifest.table_faults)]
     files_at = [
         (run.machine, run.commit, row.layout) for run, run_rows in zip(runs, rows, strict=True) for row in run_rows
     ]
@@ -278,16 +275,16 @@ def load(root: Path, parts: Path, reading: Reading, strays: Sequence[Problem], r
         root=root,
         machines=_machines(runs, folders, place, branches),
         commits=tuple(commit for commit in order if commit.hash in measured_commits),
-        line_note=reading.stored_text("line note"),
+        line_note=manifest.line.note,
         runs=tuple(runs),
         rows=rows,
-        files=len(reading.files()),
+        files=len(manifest.files),
         parts={folder: tuple(paths) for folder, paths in of_folder.items()},
         layouts=layouts,
         benchmarks={name: benchmarks[name] for name in sorted({name for name, _ in same.known.values()})},
         known=same.known,
-        versions=reading.versions(),
-        problems=(*strays, *reading.problems(), *repeated),
+        versions=manifest.versions,
+        problems=(*strays, *(one for _, found in sorted(manifest.problems.items()) for one in found), *repeated),
         joined=Joined(same.series),
         refused=(*joined.refused, *joined.apart(shown), *same.refused),
         machines_were={old: new for old, new in joined.machine.items() if old != new},

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from lockstep.history.benchmarks_file import read_tables
-from lockstep.history.cache_catalog import Catalog
 from lockstep.history.cache_folder import (
     DamagedCache,
     StoreError,
@@ -27,13 +24,13 @@ from lockstep.history.cache_folder import (
     only_one,
     sweep_caches,
 )
+from lockstep.history.cache_manifest import Manifest, read_manifest
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
-from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
+from lockstep.history.parquet import PartChecks, Stamp, merge_parts, mergeable, stamp_of, sweep
 from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
-from lockstep.history.shared_sqlite import is_damage
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load, with_versions
 from lockstep.history.trouble import Trouble, refused_by_disk
@@ -51,7 +48,7 @@ _RETRY_S = 5.0
 class Store:
     """A results folder and the cache of its points. Several processes may share both.
 
-    The cache is a folder outside the results, with parquet files of the points and a manifest in SQLite. It is derived
+    The cache is a folder outside the results, with parquet files of the points and a manifest. It is derived
     from the result files alone, so it may be deleted at any time.
     """
 
@@ -72,7 +69,7 @@ class Store:
         self._thresholds = thresholds
         self._rules: tuple[Same, ...] = ()
         self._parts = cache / "parts"
-        self._manifest = cache / "manifest.sqlite"
+        self._manifest = cache / "manifest.json"
         self._checks = PartChecks()
         self._reader = Reader(cache / "spill", self._checks)
         self._lock = threading.Lock()
@@ -81,8 +78,10 @@ class Store:
         self.trouble = Trouble()
         self._tried = 0.0
         self._snapshot: Results | None = None
-        self._loaded_state: tuple[Any, ...] | None = None
-        self._loaded_parts: tuple[Path, ...] = ()
+        #: What the snapshot was made from: the manifest, problems of the folder, and rules.
+        self._loaded: tuple[Manifest, tuple[Problem, ...], tuple[Same, ...]] | None = None
+        #: The manifest that was read last, and the ``stamp_of`` its file.
+        self._known: tuple[Stamp, Manifest] | None = None
         #: The ``identity`` of the cache that the last refresh used.
         self._folder = 0
 
@@ -173,13 +172,14 @@ class Store:
         try:
             try:
                 changed, gone, points = self._update(current, wait)
-            except (DamagedCache, sqlite3.DatabaseError, OSError) as error:
-                if isinstance(error, DamagedCache) or (is_damage(error) and not refused_by_disk(error, self.cache)):
-                    move_aside(self.cache, self._folder, str(error))
-                elif self._parts.exists():  # if not, somebody deleted the cache meanwhile
+            except DamagedCache as error:
+                move_aside(self.cache, self._folder, str(error))
+                changed, gone, points = self._update(current, wait=True)
+            except OSError:
+                if self._parts.exists():  # if not, somebody deleted the cache meanwhile
                     raise
                 changed, gone, points = self._update(current, wait=True)
-        except (sqlite3.DatabaseError, OSError) as error:
+        except OSError as error:
             reason = refused_by_disk(error, self.cache) or f"{error}: choose another folder"
             raise StoreError(f"the cache {self.cache} cannot be used: {reason}") from error
         except BrokenProcessPool as error:
@@ -195,7 +195,9 @@ class Store:
 
     def _whole(self) -> bool:
         """Return whether the cache of the present snapshot still exists, and its parts were not written again."""
-        return self._snapshot is None or (self._manifest.exists() and not self._checks.changed(self._loaded_parts))
+        if self._loaded is None:
+            return True
+        return self._manifest.exists() and not self._checks.changed(map(self._parts.joinpath, self._loaded[0].parts))
 
     def _update(self, current: Scan, wait: bool) -> tuple[int, int, int]:
         """Read the files that changed since the last refresh, remove deleted files from the cache, and load it.
@@ -211,66 +213,72 @@ class Store:
             self._folder = identity(self.cache)
             if alone:
                 read = self._read_files(current)
-            loaded = self._loaded(current, alone)
-        if loaded:
-            self._snapshot, self._loaded_parts, self._loaded_state = loaded
+            manifest = self._read_manifest(alone)
+        # A manifest that another process is making again has no order of commits yet. It holds too few results.
+        if manifest.line_state or self._snapshot is None:
+            self._load(manifest, current)
         return read
 
+    def _read_manifest(self, alone: bool) -> Manifest:
+        """Return the manifest; an empty one for a new cache, also while another process (not ``alone``) makes it."""
+        stamp = stamp_of(self._manifest)
+        if stamp is None:
+            if alone and self._parts.exists():
+                raise DamagedCache(f"{self._manifest.name} is missing")
+            return Manifest()
+        if self._known is None or self._known[0] != stamp:
+            self._known = stamp, read_manifest(self._manifest)
+        return self._known[1]
+
     def _read_files(self, current: Scan) -> tuple[int, int, int]:
-        if self._parts.exists() and not self._manifest.exists():
-            raise DamagedCache(f"{self._manifest.name} is missing")
-        catalog = Catalog(self._manifest)
-        catalog.verify()
+        before = manifest = self._read_manifest(alone=True)
+        if not self._parts.exists():  # so that parts without a manifest are damage
+            manifest.write(self._manifest)
         self._parts.mkdir(exist_ok=True)
-        with catalog.reading() as reading:
-            known, first_run, table = reading.files(), reading.next_run(), reading.stored_text("table")
-            for part in reading.parts():
-                self._checks.verify(self._parts / part.name)
-        changed = {path: stamp for path, stamp in current.files.items() if known.get(path) != stamp}
-        gone = known.keys() - current.files.keys()
-        if table != str(current.tables):
-            self._read_tables(catalog, current)
+        for part in manifest.parts:
+            self._checks.verify(self._parts / part)
+        changed = {path: stamp for path, stamp in current.files.items() if manifest.files.get(path) != stamp}
+        gone = manifest.files.keys() - current.files.keys()
+        if manifest.tables != current.tables:
+            manifest = self._with_tables(manifest, current)
         if gone:
-            catalog.forget(gone)
+            manifest = manifest.without(gone)
         points = 0
-        for intake in read_all(batches(self.root, self._parts, changed, first_run)):
-            catalog.take(intake)
-            points += sum(run.points for run in intake.runs)
-        self._merge(catalog)
-        self._order(catalog)
-        with catalog.reading() as reading:
-            counting = reading.parts()
-        sweep(self._parts, counting)
-        catalog.seal()
+        for batch in read_all(batches(self.root, self._parts, changed, manifest.next_run)):
+            manifest = manifest.with_batch(batch)
+            manifest.write(self._manifest)
+            points += sum(run.points for run in batch.runs.values())
+        manifest = self._ordered(self._merged(manifest))
+        if manifest is not before:
+            manifest.write(self._manifest)
+        sweep(self._parts, manifest.parts)
         return len(changed), len(gone), points
 
-    def _read_tables(self, catalog: Catalog, current: Scan) -> None:
+    def _with_tables(self, manifest: Manifest, current: Scan) -> Manifest:
         entries, faults = read_tables(self.root, current.tables)
-        if faults:  # perhaps asv is writing the table
-            with catalog.reading() as reading:
-                entries = json.loads(reading.stored_text("benchmarks") or "{}") | entries
-        texts = {"benchmarks": json.dumps(entries), "table_problems": json.dumps(faults)}
-        catalog.say({"table": str(current.tables)} | texts)
+        # After a fault keep the known entries, because asv may be writing the table.
+        kept = {**manifest.benchmarks, **entries} if faults else entries
+        return replace(manifest, tables=current.tables, benchmarks=kept, table_faults=faults)
 
-    def _merge(self, catalog: Catalog) -> None:
-        with catalog.reading() as reading:
-            chosen = mergeable(reading.parts(), reading.live_rows())
-            runs = reading.runs() if chosen else []
-        for merged_parts in chosen:
-            names = {part.name for part in merged_parts}
-            catalog.merge(
-                merged_parts, merge_parts(self._parts, merged_parts, (run.id for run in runs if run.part in names))
-            )
+    def _merged(self, manifest: Manifest) -> Manifest:
+        live = Counter[str]()
+        for run in manifest.runs.values():
+            live[run.part] += run.points
+        for old in mergeable(list(manifest.parts.values()), live):
+            names = {part.name for part in old}
+            ids = [run.id for run in manifest.runs.values() if run.part in names]
+            manifest = manifest.merged(old, merge_parts(self._parts, old, ids))
+        return manifest
 
-    def _order(self, catalog: Catalog) -> None:
+    def _ordered(self, manifest: Manifest) -> Manifest:
         """Ask git for the order of commits if the commits or the repository's history changed."""
-        with catalog.reading() as reading:
-            dates, before = reading.commits(), reading.stored_text("history")
+        dates = manifest.commits
         repository = [str(self._repo.absolute()), repository_state(self._repo, self._branches), *self._branches]
         inputs = [*repository, *sorted(map(str, dates.items()))]
         state = blake2b("\n".join(inputs).encode(), digest_size=16).hexdigest()
-        if state != before:
-            catalog.set_history(state, find_line(dates, self._repo, self._branches))
+        if state == manifest.line_state:
+            return manifest
+        return replace(manifest, line=find_line(dates, self._repo, self._branches), line_state=state)
 
     def _read_rules(self) -> tuple[Same, ...]:
         """Read the rules that join what was renamed. While a server runs, a wrong file leaves the rules as they are.
@@ -286,29 +294,16 @@ class Store:
                     raise
         return self._rules
 
-    def _loaded(self, current: Scan, alone: bool) -> tuple[Results, tuple[Path, ...], tuple[Any, ...]] | None:
-        """Return a new snapshot, its parts and a state that tells when to load again; ``None`` if nothing changed.
-
-        The manifest is verified after it was read if no other process writes (``alone``).
-        """
+    def _load(self, manifest: Manifest, current: Scan) -> None:
+        """Make a new snapshot, unless nothing changed."""
         strays = current.problems
         if aside := moved_aside(self.cache):
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
-        catalog = Catalog(self._manifest)
-        with catalog.reading() as reading:
-            state = (reading.stored_text("generation"), strays, self._read_rules())
-            # A manifest that another process is making again has no order of commits yet. It holds too few results.
-            complete = self._snapshot is None or reading.stored_text("history")
-            if state == self._loaded_state or not complete:
-                return None
-            try:
-                with catalog.verified() if alone else nullcontext():
-                    contents = with_versions(load(self.root, self._parts, reading, strays, self._rules), self._reader)
-            except ValueError as error:
-                # A text of it was damaged before its checksum was stored.
-                raise DamagedCache(f"{self._manifest.name} cannot be read: {error}") from error
-        parts = tuple(path for paths in contents.parts.values() for path in paths)
-        return Results(contents, self._reader), parts, state
+        state = manifest, strays, self._read_rules()
+        if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1:] != state[1:]:
+            contents = load(self.root, self._parts, manifest, strays, self._rules)
+            self._snapshot = Results(with_versions(contents, self._reader), self._reader)
+            self._loaded = state
 
 
 _DAMAGED = "this cache was damaged and made again from the result files: if it happens again, check the disk"

@@ -4,7 +4,6 @@ import fcntl
 import random
 import re
 import shutil
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
@@ -12,8 +11,8 @@ from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.server.app import create_app
 from lockstep.history import store as store_module
-from lockstep.history.cache_catalog import Catalog
 from lockstep.history.cache_folder import DamagedCache, lock_of, moved_aside
+from lockstep.history.cache_manifest import Manifest, Part, read_manifest
 from lockstep.record.model import Estimate
 
 COMMITS = 30
@@ -65,12 +64,6 @@ def cut(path, size):
     path.write_bytes(path.read_bytes()[:size])
 
 
-def forge(manifest, statement):
-    with sqlite3.connect(manifest) as connection:
-        connection.execute(statement)
-    manifest.with_suffix(".crc32").unlink()
-
-
 DAMAGES = {
     "part: zeros": lambda cache, part, manifest: zero(part, 4096),
     "part: bits": lambda cache, part, manifest: flip(part, 200),
@@ -81,9 +74,8 @@ DAMAGES = {
     "manifest: header": lambda cache, part, manifest: zero(manifest, 0),
     "manifest: bits": lambda cache, part, manifest: flip(manifest, 40),
     "manifest: one bit": lambda cache, part, manifest: flip(manifest, 1, seed=2),
-    "manifest: cut": lambda cache, part, manifest: cut(manifest, 5000),
-    "manifest: text": lambda cache, part, manifest: manifest.write_text("no database" * 1000),
-    "manifest: facts, before its checksum": lambda cache, part, manifest: forge(manifest, "UPDATE run SET facts = '{'"),
+    "manifest: cut": lambda cache, part, manifest: cut(manifest, -100),
+    "manifest: text": lambda cache, part, manifest: manifest.write_text("no manifest" * 1000),
     "manifest: empty": lambda cache, part, manifest: manifest.write_bytes(b""),
     "manifest: lost": lambda cache, part, manifest: manifest.unlink(),
     "all lost": lambda cache, part, manifest: shutil.rmtree(cache),
@@ -92,7 +84,7 @@ DAMAGES = {
 
 def damage(cache, name):
     [part] = (cache / "parts").iterdir()
-    DAMAGES[name](cache, part, cache / "manifest.sqlite")
+    DAMAGES[name](cache, part, cache / "manifest.json")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +118,7 @@ def test_no_damage_gives_wrong_points(results, cache):
         damaged = next((store.cache / "parts").glob("*.parquet"))
         flip(damaged, 1 + seed, seed)
         assert points_at_the_second_try(open_store(results, cache=cache)) == before
-        flip(store.cache / "manifest.sqlite", 1 + seed, seed)
+        flip(store.cache / "manifest.json", 1 + seed, seed)
         assert points_at_the_second_try(open_store(results, cache=cache)) == before
 
 
@@ -155,12 +147,10 @@ def test_a_part_that_a_merge_of_another_process_replaced_long_ago_is_not_damage(
     store = open_store(results, cache=cache)
     before, snapshot = points(store), store.current()
     [part] = (store.cache / "parts").iterdir()
-    part.rename(part.with_name(f"{'0' * 12}{part.name[12:]}"))
-    with sqlite3.connect(store.cache / "manifest.sqlite") as manifest:
-        manifest.execute("UPDATE part SET name = ? || substr(name, 13)", ("0" * 12,))
-        manifest.execute("UPDATE run SET part = ? || substr(part, 13)", ("0" * 12,))
-        manifest.execute("UPDATE said SET text = 'other' WHERE key = 'generation'")
-    (store.cache / "manifest.crc32").unlink()
+    other = part.rename(part.with_name(f"{'0' * 12}{part.name[12:]}"))
+    manifest = read_manifest(store.cache / "manifest.json")
+    renamed = Part(other.name, *manifest.parts[part.name][1:])
+    manifest.merged(list(manifest.parts.values()), renamed).write(store.cache / "manifest.json")
     with pytest.raises(DamagedCache):
         snapshot.latest(MACHINE)
     assert points(store) == before
@@ -178,22 +168,6 @@ def test_a_part_that_was_damaged_before_a_merge_does_not_enter_another_part(tmp_
     store.refresh()
     monkeypatch.undo()
     assert points(store) == points(open_store(root, cache=tmp_path / "other"))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_damage_while_the_manifest_is_read_gives_no_wrong_points(results, cache, monkeypatch, seed):
-    before = points(open_store(results, cache=cache))
-    store = open_store(results, cache=cache)
-    load, damaged = store_module.load, []
-
-    def load_damaged(*of):
-        if not damaged:
-            damaged.append(flip(store.cache / "manifest.sqlite", 40, seed))
-        return load(*of)
-
-    monkeypatch.setattr(store_module, "load", load_damaged)
-    assert points(store) == before
-    assert moved_aside(store.cache)
 
 
 @pytest.mark.parametrize("name", ["part: lost", "all lost"])
@@ -216,7 +190,7 @@ def test_an_unfinished_manifest_is_not_read_while_there_is_a_snapshot(results, c
     with (lock_of(store.cache)).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         damage(store.cache, "manifest: lost")
-        Catalog(store.cache / "manifest.sqlite").say({"something": "written"})
+        Manifest().write(store.cache / "manifest.json")
         assert points(store) == before
     assert points(store) == before
 
@@ -236,14 +210,14 @@ def test_pages_and_the_health_check_agree_while_the_dashboard_runs(results, cach
 def test_a_cache_that_is_deleted_while_files_are_read_is_made_again(results, cache, monkeypatch):
     before = points(open_store(results, cache=cache))
     store = open_store(results, cache=cache.with_name("other"))
-    take, deleted = Catalog.take, []
+    with_batch, deleted = Manifest.with_batch, []
 
-    def delete_first(catalog, intake):
+    def delete_first(manifest, batch):
         if not deleted:
             deleted.append(shutil.rmtree(store.cache))
-        take(catalog, intake)
+        return with_batch(manifest, batch)
 
-    monkeypatch.setattr(Catalog, "take", delete_first)
+    monkeypatch.setattr(Manifest, "with_batch", delete_first)
     assert points(store) == before
     assert deleted
 

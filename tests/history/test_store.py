@@ -1,5 +1,6 @@
 """The store keeps in step with the files, whoever else uses it, and whenever a process is killed."""
 
+import fcntl
 import json
 import os
 import random
@@ -7,13 +8,11 @@ import re
 import resource
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 from lockstep.history import ingest
 from lockstep.history import parquet as parts
 from lockstep.history.cache_folder import lock_of
+from lockstep.history.cache_manifest import read_manifest
 from lockstep.history.parquet import PartChecks
 from lockstep.history.reader import Reader
 from lockstep.history.scan import scan
@@ -214,12 +214,8 @@ def start(root, cache, script, alone):
 
 def runs_in(cache):
     """How many files the cache's manifest has taken in."""
-    manifest = next(cache.glob("layout-*"), cache) / "manifest.sqlite"
-    if not manifest.exists():
-        return 0
-    with closing(sqlite3.connect(manifest)) as connection:
-        there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run'").fetchone()[0]
-        return connection.execute("SELECT count(*) FROM run").fetchone()[0] if there else 0
+    manifest = next(cache.glob("layout-*"), cache) / "manifest.json"
+    return len(read_manifest(manifest).runs) if manifest.exists() else 0
 
 
 def is_running(group):
@@ -271,18 +267,15 @@ def test_a_new_cache_that_somebody_else_sets_up_is_waited_for(tmp_path):
     write_commits(tmp_path / "results", 1)
     store = open_store(tmp_path / "results")
     store.cache.mkdir(parents=True)
-    manifest = sqlite3.connect(store.cache / "manifest.sqlite", isolation_level=None)
-    with ThreadPoolExecutor(1) as pool, closing(manifest) as another:
-        another.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(1) as pool, lock_of(store.cache).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         refreshed = pool.submit(store.refresh)
         assert not wait([refreshed], timeout=0.2).done
-        another.execute("COMMIT")
+        fcntl.flock(lock, fcntl.LOCK_UN)
     assert refreshed.result().changed == 1
 
 
 def test_who_does_not_wait_is_served_what_there_is(tmp_path):
-    import fcntl
-
     write_commits(tmp_path, 3)
     store = open_store(tmp_path)
     before = numbers(store)

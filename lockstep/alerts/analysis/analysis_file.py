@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lockstep.alerts.shared_sqlite import is_damage, keep_write_ahead_log
 from lockstep.history.cache_folder import DamagedCache, StoreError, identity, move_aside
-from lockstep.history.shared_sqlite import is_damage, keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
 #: Seconds to wait for another writer.

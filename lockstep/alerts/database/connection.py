@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, Operati
 
 from lockstep.alerts.database.alert_as_json import DamagedContent
 from lockstep.alerts.database.schema import VERSION
-from lockstep.history.shared_sqlite import keep_write_ahead_log
+from lockstep.alerts.shared_sqlite import keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.

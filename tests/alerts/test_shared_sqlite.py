@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from lockstep.history.shared_sqlite import is_damage
+from lockstep.alerts.shared_sqlite import is_damage
 
 
 def failure(path, statement, close=False):
