@@ -128,7 +128,6 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
         ("Time", time_beside(results, alert)),
         ("Sure", story.sure),
         ("Measured", story.measured),
-        ("Users", story.users),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]

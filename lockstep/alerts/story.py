@@ -15,9 +15,6 @@ from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import amount, culprits, headline, interval, search_command
 
-#: The variant of a suite that dispatches to the others, which users call.
-_BEST = "best"
-
 
 @dataclass(frozen=True)
 class NextStep:
@@ -35,7 +32,6 @@ class Story:
         title: the headline.
         lost: what is lost, in one line; "" if nothing measurable is.
         measured: how the worst series was measured: noise, clocks, copies; "" if unknown.
-        users: whether the variant that users call is among the changed series; "" for other projects.
         sure: the interval of the worst series and the confidence; "" without a change.
         since: the commit, or how many commits may be the culprit.
         suspects: the commits that change the kernel's files; all commits if none does, or if git does not say.
@@ -52,7 +48,6 @@ class Story:
     title: str
     lost: str
     measured: str
-    users: str
     sure: str
     since: str
     suspects: tuple[CommitNote, ...]
@@ -69,7 +64,8 @@ class Story:
         if self.lost:
             yield f"lost: {self.lost}"
         yield from _listed(self.series, limit, "series")
-        yield from (f"{name}: {text}" for name, text in (("measured", self.measured), ("users", self.users)) if text)
+        if self.measured:
+            yield f"measured: {self.measured}"
         if self.since:
             yield f"since: {self.since}"
         yield from _listed([note_text(note) for note in self.suspects], limit, "commits")
@@ -90,7 +86,6 @@ def tell(alert: Alert, number: int = 0) -> Story:
         title=headline(alert),
         lost=explain(alert),
         measured=_measured(worst) if worst else "",
-        users=_users(alert),
         sure=_sure(worst) if worst else "",
         since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
         if alert.commits
@@ -124,17 +119,6 @@ def _measured(worst: FoundChange) -> str:
         words = "point beside the change is a copy" if worst.copied == 1 else "points beside the change are copies"
         parts.append(f"{worst.copied} {words} of the same work")
     return ", ".join(parts)
-
-
-def _users(alert: Alert) -> str:
-    if not alert.members or alert.members[0].series.foreign:
-        return ""
-    hit = [member for member in alert.members if member.series.variant == _BEST]
-    if not hit:
-        return f"{_BEST}, which users call, is not among the changed series"
-    more = f", and {len(hit) - 1} more" if len(hit) > 1 else ""
-    place = f"{hit[0].series.case} {hit[0].series.l2}".strip()
-    return f"{_BEST}, which users call, changed: {amount(hit[0])} at {place}{more}"
 
 
 def _facts(alert: Alert) -> Iterator[Evidence]:

@@ -137,6 +137,14 @@ def test_a_step_at_a_move_to_another_gpu_is_the_machines(analysed, slower, why, 
     assert {alert.cause.kind for alert in found.alerts} <= {"machine"}
 
 
+def test_a_move_to_another_gpu_and_back_explains_no_step(analysed):
+    """Both levels are of one GPU. The commit ``AT``, which the other GPU measured, lies between them."""
+    _, found = analysed(lambda n: on(NEW, 1.1) if n == AT else on(OLD, 1.2 if n > AT else 1.0))
+    changes = variants_changes(found)
+    assert {change.cause.kind for change in changes} == {"own commit"}
+    assert not any("another GPU" in change.cause.sentence for change in changes)
+
+
 @pytest.mark.parametrize(("slower", "kinds"), [(1.0, {"machine"}), (1.06, {"own commit"})])
 def test_a_commit_measured_on_both_gpus_tells_what_the_move_explains(analysed, slower, kinds):
     """The new GPU is 3 % slower, as the commit ``AT`` shows on both. What the commits changed beyond it is theirs."""

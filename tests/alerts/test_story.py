@@ -15,7 +15,6 @@ from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
 from lockstep.processes.git import Git, GitError
 from lockstep.record.kernel_facts import meaning
-from lockstep.record.series_name import SeriesName
 
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
 SPILLING = {**KERNEL, "code": "bb", "registers": 255, "spills": 512, "mix": {"BAR": 4, "STL": 8, "all": 1000}}
@@ -43,7 +42,6 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
     assert list(tell(found(), 7).lines()) == [
         "lost: at least 4.4 % of its time is lost, > 99.9 % sure",
         "     +5.0 % (+4.6 … +5.4 %)  linear.triton M=8,K=64 cold",
-        "users: best, which users call, is not among the changed series",
         f"since: one of 3 commits: {COMMITS[8][:12]}..{COMMITS[11][:12]}",
         f"  {COMMITS[10][:8]} 2026-11-02 Bo: Widen the tile (kernels/linear/triton.py)",
         "  and 2 other commits of the range",
@@ -84,16 +82,11 @@ def test_it_says_how_the_worst_series_was_measured():
     assert not [line for line in tell(unknown).lines() if line.startswith("measured:")]
 
 
-def test_it_says_whether_what_users_call_is_hit():
-    triton, best = step(9, by=0.2), step(9, name=series(variant="best", case="M=1"))
-    [alert] = alerts(triton, best)
-    assert tell(alert).users == "best, which users call, changed: +5.0 % at M=1 cold"
-    assert f"users: {tell(alert).users}" in tell(alert).lines()
-    [alert] = alerts(triton)
-    assert tell(alert).users == "best, which users call, is not among the changed series"
-    foreign = SeriesName("asv", "Sort", "ops.Sort", "time_small", "n=1", "", "seconds")
-    [alert] = alerts(step(9, name=foreign))
-    assert tell(alert).users == ""
+def test_it_takes_no_variant_for_the_one_that_users_call():
+    """No suite states which variant dispatches to the others, and other repositories have none called best."""
+    for steps in ([step(9, by=0.2)], [step(9, by=0.2), step(9, name=series(variant="best", case="M=1"))]):
+        [alert] = alerts(*steps)
+        assert "users" not in "\n".join(tell(alert).lines())
 
 
 def test_facts_are_those_of_all_changed_series():

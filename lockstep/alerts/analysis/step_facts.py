@@ -229,10 +229,13 @@ def _copied(copies: Trend | None, first: int, last: int) -> int:
 
 
 def _gpu_move(trend: Trend, around: slice, worse: float) -> GpuMove | None:
-    """Return the move of a series to another GPU among its points ``around`` a change; ``None`` if it did not move."""
+    """Return the move of a series to another GPU among its points ``around`` a change.
+
+    ``None`` if it did not move, or moved back: then both levels are of one GPU.
+    """
     gpu, bridge = trend.gpu[around], trend.bridge[around]
     turns = np.flatnonzero(gpu_moves(gpu))
-    if not turns.size:
+    if not turns.size or gpu[turns[0]] == gpu[turns[-1] + 1]:
         return None
     # A commit that both GPUs measured is shown as the last point on one or as the first point on the other.
     at = int(turns[0])
