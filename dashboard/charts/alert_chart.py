@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from dashboard.charts.axes import commit_axis, differing_parts
-from dashboard.charts.theme import Scheme, chart_layout, lines, neutral, styles, titled
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout, styles, titled
 from dashboard.charts.trend import Figure, stroke, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.step_facts import worse_numbers
@@ -80,7 +80,7 @@ def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | Non
     layout["yaxis"] |= {"ticksuffix": unit, "nticks": 6}
     layout["showlegend"] = len(data) > 1
     layout["legend"] = {"orientation": "h", "y": -0.12, "yanchor": "top", "x": 0}
-    fill = {"fillcolor": neutral(scheme), "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
+    fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
     ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
     layout["shapes"] = [{"type": "rect", **fill, **ends}]
     return {"data": data, "layout": layout}
@@ -115,7 +115,7 @@ def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure |
             "fillcolor": "rgba(0,0,0,0)",
             "hoverinfo": "x",
         }
-        for side, point, colour in (("after", after, lines(scheme)[1]), ("before", before, lines(scheme)[0]))
+        for side, point, colour in (("after", after, LINES[scheme][1]), ("before", before, LINES[scheme][0]))
     ]
     layout = chart_layout(scheme)
     title = f"{benchmark.quantity} {'×' if unit == 'x' else unit}".strip()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from dashboard.charts.theme import Scheme, neutral
+from dashboard.charts.theme import NEUTRAL, Scheme
 from dashboard.charts.trend import Mark, commit_line, wrapped
 from lockstep.alerts.cause.found_change import Kind
 from lockstep.alerts.model import FoundChange
@@ -104,7 +104,7 @@ def release_marks(results: Results, machine: str, repo: Path, scheme: Scheme) ->
         Mark(
             place,
             escape(named[-1][1]),
-            neutral(scheme),
+            NEUTRAL[scheme],
             "<br>".join(f"{escape(name)} {datetime.fromtimestamp(date, UTC):%Y-%m-%d}" for date, name in named),
             beside=True,
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboard.charts.axes import differing_parts, log_axis
-from dashboard.charts.theme import Scheme, Style, chart_layout, guide, lines, neutral, surface, titled
+from dashboard.charts.theme import CARD, LINES, NEUTRAL, Scheme, Style, chart_layout, guide, titled
 from dashboard.charts.trend import Figure, hover_text, stroke
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.row import Row
@@ -63,7 +63,7 @@ def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme:
     if floors:
         end = {"x": math.log10(floors[0][0]), "y": math.log10(floors[0][1])}
         note = {"text": "floor", "showarrow": False, "xanchor": "left", "yanchor": "top", **end}
-        layout["annotations"] = [note | {"font": {"color": neutral(scheme), "size": 11}}]
+        layout["annotations"] = [note | {"font": {"color": NEUTRAL[scheme], "size": 11}}]
     return {"data": data, "layout": layout}
 
 
@@ -123,7 +123,7 @@ def speedup_over_axes(rows: Sequence[Row], axis: str, scheme: Scheme) -> Figure 
         return None
     cells = [[fastest.get((size, rest)) for size in across] for rest in up]
     numbers = [[row.speedup.value if row and row.speedup else None for row in line] for line in cells]
-    fast, slow, *_ = lines(scheme)
+    fast, slow, *_ = LINES[scheme]
     short = differing_parts(up)
     layout = chart_layout(scheme)
     layout["xaxis"] |= {"type": "category", "showgrid": False, **titled(escape(axis), scheme)}
@@ -137,7 +137,7 @@ def speedup_over_axes(rows: Sequence[Row], axis: str, scheme: Scheme) -> Figure 
         "texttemplate": "%{text}",
         "hovertext": [[_hover(row) if row else "not measured" for row in line] for line in cells],
         "hovertemplate": "%{hovertext}<extra></extra>",
-        "colorscale": [[0, slow], [0.5, surface(scheme)], [1, fast]],
+        "colorscale": [[0, slow], [0.5, CARD[scheme]], [1, fast]],
         "zmin": -math.log(_FULL),
         "zmax": math.log(_FULL),
         "showscale": False,

@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
-from dashboard.charts.theme import Scheme, Style, chart_layout, guide, neutral, titled
+from dashboard.charts.theme import NEUTRAL, Scheme, Style, chart_layout, guide, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.cause.code_evidence import code_of
@@ -43,7 +43,7 @@ def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
     x = [p.commit for p in known]
     low = _line(x, [p.sm_mhz_low for p in known], scheme, []) | {"hoverinfo": "skip", "mode": "lines"}
-    low["line"] = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    low["line"] = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
     return ("SM MHz", [low, _line(x, [p.sm_mhz for p in known], scheme, text, symbols)]) if known else None
 
 
@@ -92,7 +92,7 @@ def code_words(kernels: Sequence[Mapping[str, Any]]) -> str:
 def _line(
     xs: Sequence[int], ys: Sequence[Any], scheme: Scheme, text: Sequence[str], symbols: Sequence[str] = ()
 ) -> Figure:
-    colour = neutral(scheme)
+    colour = NEUTRAL[scheme]
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -218,7 +218,7 @@ def _condition_marks(points: Points, commits: Sequence[Commit], scheme: Scheme) 
         if moved := changed_conditions(before, after):
             name = re.sub(r" \S+ → ", " ", moved[0]) + (" …" if len(moved) > 1 else "")
             hover = "<br>".join([*map(escape, moved), commit_line(commits[after.commit])])
-            found.append(Mark(after.commit, escape(name), neutral(scheme), hover, beside=True))
+            found.append(Mark(after.commit, escape(name), NEUTRAL[scheme], hover, beside=True))
     return found
 
 

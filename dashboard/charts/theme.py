@@ -23,7 +23,8 @@ Scheme = Literal["light", "dark"]
 SANS = 'Inter, "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif'
 MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, "DejaVu Sans Mono", Consolas, monospace'
 
-_LINES: dict[Scheme, tuple[str, ...]] = {
+#: Colours of lines.
+LINES: dict[Scheme, tuple[str, ...]] = {
     "light": ("#0072B2", "#D55E00", "#008F68", "#B0508A", "#9A7500", "#3C8FC7", "#7A5C3E", "#5B4FC4"),
     "dark": ("#56B4E9", "#FF8A4C", "#2CC295", "#E58FC0", "#E8C84A", "#9CD3F5", "#C9A37E", "#A79CFF"),
 }
@@ -37,10 +38,12 @@ _MARKERS = (
     ("cross", "✚"),
     ("star", "★"),
 )
-_NEUTRAL: dict[Scheme, str] = {"light": "#5F6B76", "dark": "#9AA5B1"}
+#: Colour of everything that is not a variant: floors, reference lines, marks of failures.
+NEUTRAL: dict[Scheme, str] = {"light": "#5F6B76", "dark": "#9AA5B1"}
 _INK: dict[Scheme, str] = {"light": "#1B2026", "dark": "#E4E8EC"}
 _GRID: dict[Scheme, str] = {"light": "#E9ECEF", "dark": "#2A3037"}
-_CARD: dict[Scheme, str] = {"light": "#FFFFFF", "dark": "#1A1E23"}
+#: Colour of the card on which a chart is drawn.
+CARD: dict[Scheme, str] = {"light": "#FFFFFF", "dark": "#1A1E23"}
 
 MANTINE: dict[str, Any] = {
     "fontFamily": SANS,
@@ -102,44 +105,29 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
     coloured = sorted({*variants} - baselines, key=lambda variant: (variant != BEST, variant))
     styled = {
         variant: Style(
-            _LINES["light"][place],
-            _LINES["dark"][place],
+            LINES["light"][place],
+            LINES["dark"][place],
             # After one round through the palette, marker and dash differ from the first round.
             *_MARKERS[(place + 3 * rounds) % len(_MARKERS)],
             ("solid", "dot", "dashdot")[rounds % 3],
             3.5 if variant == BEST else 1.75,
         )
         for variant, (rounds, place) in (
-            (variant, divmod(index, len(_LINES["light"]))) for index, variant in enumerate(coloured)
+            (variant, divmod(index, len(LINES["light"]))) for index, variant in enumerate(coloured)
         )
     }
-    neutral = Style(_NEUTRAL["light"], _NEUTRAL["dark"], "circle-open", "○", "dash")
+    neutral = Style(NEUTRAL["light"], NEUTRAL["dark"], "circle-open", "○", "dash")
     return {variant: styled.get(variant, neutral) for variant in variants}
-
-
-def neutral(scheme: Scheme) -> str:
-    """Return the colour for everything that is not a variant: floors, reference lines, marks of failures."""
-    return _NEUTRAL[scheme]
-
-
-def lines(scheme: Scheme) -> tuple[str, ...]:
-    """Return the colours of lines."""
-    return _LINES[scheme]
-
-
-def surface(scheme: Scheme) -> str:
-    """Return the colour of the card on which a chart is drawn."""
-    return _CARD[scheme]
 
 
 def titled(text: str, scheme: Scheme) -> dict[str, Any]:
     """Return the options that give an axis a title."""
-    return {"title": {"text": text, "standoff": 4, "font": {"size": 11, "color": _NEUTRAL[scheme]}}}
+    return {"title": {"text": text, "standoff": 4, "font": {"size": 11, "color": NEUTRAL[scheme]}}}
 
 
 def guide(xs: Sequence[float], ys: Sequence[float], scheme: Scheme, dash: str = "solid") -> dict[str, Any]:
     """Return a line that is not a variant's, such as a limit. ``dash`` is one of Plotly's dashes."""
-    line = {"color": _NEUTRAL[scheme], "width": 1.5, "dash": dash}
+    line = {"color": NEUTRAL[scheme], "width": 1.5, "dash": dash}
     return {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": list(xs), "y": list(ys)}
 
 
@@ -152,7 +140,7 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
         "ticks": "",
         "automargin": True,
         "fixedrange": False,
-        "tickfont": {"color": _NEUTRAL[scheme], "size": 11, "family": MONO},
+        "tickfont": {"color": NEUTRAL[scheme], "size": 11, "family": MONO},
         "separatethousands": True,
     }
     return {
@@ -164,8 +152,8 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
         "showlegend": False,
         "hovermode": "closest",
         "hoverlabel": {
-            "bgcolor": _CARD[scheme],
-            "bordercolor": _NEUTRAL[scheme],
+            "bgcolor": CARD[scheme],
+            "bordercolor": NEUTRAL[scheme],
             "font": {"family": SANS, "size": 12, "color": _INK[scheme]},
             "align": "left",
         },

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.charts.axes import commit_axis, fitted, scientific, value_axis
-from dashboard.charts.theme import Scheme, Style, chart_layout, neutral
+from dashboard.charts.theme import NEUTRAL, Scheme, Style, chart_layout
 from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
 from lockstep.compare.row import STATE_LABELS, Measured, Row
@@ -298,7 +298,7 @@ def _failed_text(row: Row, commit: Commit) -> str:
 
 def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:
     """Return crosses at the failures of a series, with the reason in the hover."""
-    marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": neutral(scheme)}}
+    marker = {"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": NEUTRAL[scheme]}}
     points = {"x": [place for place, _ in failed], "text": [hover for _, hover in failed]}
     return {"type": "scatter", "mode": "markers", "marker": marker, "hovertemplate": "%{text}<extra></extra>", **points}
 
@@ -334,5 +334,5 @@ def commit_line(commit: Commit) -> str:
 
 
 def _level(value: float, scheme: Scheme) -> Figure:
-    line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    line = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value, "line": line, "layer": "below"}

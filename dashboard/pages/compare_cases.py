@@ -12,7 +12,7 @@ from dash import dcc, html
 
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
-from dashboard.charts.theme import Scheme, chart_layout, lines, neutral
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout
 from dashboard.charts.trend import Figure
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
@@ -35,12 +35,12 @@ _SYMBOLS = {
 def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     """Return a chart of each timed case's change in per cent against its latency at base. Markers show verdicts."""
     data: list[Figure] = []
-    fast, slow, *_ = lines(scheme)
+    fast, slow, *_ = LINES[scheme]
     for verdict in LOUDEST:
         plotted = [p for p in pairs if p.verdict == verdict and math.isfinite(p.log) and p.base]
         if not plotted:
             continue
-        colour = {"slower": slow, "faster": fast}.get(verdict, neutral(scheme))
+        colour = {"slower": slow, "faster": fast}.get(verdict, NEUTRAL[scheme])
         known = [p if math.isfinite(p.error) else replace(p, error=0.0) for p in plotted]
         # A ratio's interval is longer upwards. If it were drawn equally long downwards, it would end below -100 %.
         up = [100 * (math.expm1(p.high) - math.expm1(p.log)) for p in known]
@@ -70,7 +70,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
         figure["yaxis"]["range"] = [-1.2, 1.2]
     figure["showlegend"] = True
     figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    line = {"color": neutral(scheme), "width": 1, "dash": "dot"}
+    line = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
     figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
     return {"data": data, "layout": figure}
 

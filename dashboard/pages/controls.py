@@ -31,7 +31,8 @@ def choice(identity: str, label: str, offered: Offered, value: str, hidden: bool
     data = _data(offered)
     values = [entry["value"] if isinstance(entry, dict) else entry for entry in data]
     selected = value if value in values else values[0]
-    return labelled(label, dmc.SegmentedControl(id=identity, data=data, value=selected), hidden)
+    control = dmc.SegmentedControl(id=identity, data=data, value=selected)
+    return html.Div([html.Span(label, className="label"), control], hidden=hidden)
 
 
 def axis_choice(identity: str, value: str) -> Any:
@@ -51,11 +52,6 @@ def search_field(identity: str, value: str = "", placeholder: str = "family, sha
     """Return a text field that filters a table."""
     field: dict[str, Any] = {"placeholder": placeholder, "debounce": 300, "className": "filter"}
     return dmc.TextInput(id=identity, label="Search", value=value, **field)
-
-
-def labelled(label: str, control: Any, hidden: bool = False) -> Any:
-    """Return a control under a label, for controls that have no option for a label."""
-    return html.Div([html.Span(label, className="label"), control], hidden=hidden)
 
 
 def _data(offered: Offered) -> list[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, zoom_of, zoom_text
+from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.charts.axes import sourced
 from dashboard.charts.log_log import accuracy, roofline
 from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
@@ -17,16 +18,16 @@ from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
 from dashboard.pages.default_cases import first_cache, first_cases
-from dashboard.pages.family_table import family_table
 from dashboard.pages.family_trends import MOST_CASES, chosen, printed, selected_cases, trends
-from dashboard.pages.parts import back_link, graph, in_browser, loading, mono, notice, waiting
+from dashboard.pages.parts import back_link, count, graph, in_browser, loading, mono, notice, table, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.row import described
+from lockstep.compare.row import Row, described
 from lockstep.compare.series_of_suite import keys_of
-from lockstep.compare.shown_quantities import quantities_of
+from lockstep.compare.shown_quantities import VALUE, quantities_of
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey
 from lockstep.history.snapshot import Results
@@ -36,6 +37,8 @@ from lockstep.history.store import Store
 _Chart = tuple[Figure | None, str, str]
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
+
+_HEAD = ("Case", "Variant", "Value", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State")
 
 
 def layout(results: Results, address: FamilyAddress, findings: MachineFindings | None = None) -> Any:
@@ -231,7 +234,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     return [
         html.P(commit_words(commit), className="said"),
         html.Div(cards, className="charts"),
-        family_table(listed, cases, list(style_of)),
+        _table(listed, cases, list(style_of)),
     ]
 
 
@@ -250,3 +253,45 @@ def _usual(results: Results, suite: str) -> list[str]:
 
 def _existing(requested: Sequence[str], existing: Sequence[str]) -> list[str]:
     return [name for name in requested if name in existing]
+
+
+def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
+    """Return a table of the rows, in the order of ``cases`` and ``variants``; series that are n/a end each case."""
+    rows = sorted(rows, key=lambda row: (cases.index(row.case), row.state == "na", variants.index(row.variant)))
+    return table(_HEAD, [_cells(row) for row in rows], count(len(rows), "series"), "numbers")
+
+
+def _plain(value: float) -> str:
+    """Format a value. A whole number has no decimals."""
+    return significant(value, 4) if value % 1 else whole(value)
+
+
+def _cells(row: Row) -> list[Any]:
+    def number(quantity: str, formatted: Callable[[float], str], interval: bool = False) -> Any:
+        measured = row.measured(quantity)
+        if measured is None:
+            return html.Td("–", className="number dim")
+        text: list[Any] = [formatted(measured.value), " "]
+        if interval:
+            # The cell is added even if it is empty, so that the numbers of a column align.
+            ends = measured.ends("–") if measured.low != measured.high else ""
+            text.append(html.Span(ends, className="dim ends"))
+        return html.Td(text, className="number")
+
+    def linked(text: str) -> Any:
+        return dcc.Link(text, href=SeriesAddress(*row.key).link(), className="link mono")
+
+    state = row.label + (f": {row.reason}" if row.reason else "")
+    return [
+        # Benchmarks of other projects have no variants, and may have no cases.
+        html.Td(mono(row.case) if row.variant else linked(row.case or row.suite), className="shape"),
+        html.Td(linked(row.variant) if row.variant else ""),
+        number(VALUE, lambda value: f"{_plain(value)} {row.unit}".strip()),
+        number("latency", partial(significant, count=4), interval=True),
+        number("speedup", partial(significant, count=4), interval=True),
+        number("floor", "{:.1f}".format),
+        number("bandwidth", whole),
+        number("compute", partial(significant, count=3)),
+        html.Td("–" if row.mde is None else f"{100 * row.mde:.2f}", className="number" if row.mde else "number dim"),
+        html.Td(state, className="failed" if row.state == "failed" else "dim"),
+    ]

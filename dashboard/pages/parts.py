@@ -170,3 +170,10 @@ def graph(figure: dict[str, Any] | None, label: str, **options: Any) -> Any:
     style = {"height": "100%" if figure else "120px"}
     chart = dcc.Graph(figure=figure or _BLANK, config=config, responsive=True, style=style, **options)
     return html.Div([chart], className="graph", tabIndex=0, **named)
+
+
+def command_block(text: str, label: str) -> Any:
+    """Return preformatted text with a button that copies it; ``assets/copy.js`` handles the button."""
+    named: Any = {"role": "region", "aria-label": label}
+    copy = html.Button("Copy", type="button", className="copy", title=label)
+    return html.Div([html.Pre(text, tabIndex=0, **named), copy], className="commands")

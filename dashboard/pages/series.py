@@ -17,8 +17,15 @@ from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, quantity_links
 from dashboard.pages.parts import back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
-from dashboard.pages.reproduce import series_commands
-from dashboard.pages.series_data import SeriesView, chart, commit_table, key_at, offered_quantities, view
+from dashboard.pages.series_data import (
+    SeriesView,
+    chart,
+    commit_table,
+    key_at,
+    offered_quantities,
+    series_commands,
+    view,
+)
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange

@@ -14,9 +14,11 @@ from dashboard.address import SeriesAddress
 from dashboard.charts.axes import in_zoom, sourced
 from dashboard.charts.series_figure import Points, changed_conditions, series_figure
 from dashboard.charts.theme import Scheme, styles
-from dashboard.pages.parts import commit_link, count, day, minus, table
+from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
+from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.model import FoundChange
+from lockstep.alerts.reproduce import measured
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.row import COPIED, STATE_LABELS, Measured, described
@@ -28,6 +30,7 @@ from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.record.quantity import PAIRED, SUITE_BENCHMARK, benchmark_name
+from lockstep.record.reproduce import in_working_tree, locked, script
 
 
 @dataclass(frozen=True)
@@ -192,3 +195,27 @@ def _moved(
     inverse = quantity.better == "higher" and SUITE_BENCHMARK.fullmatch(point.series.benchmark)
     old, new = (number.value, last.value) if inverse else (last.value, number.value)
     return minus(f"{100 * (new / old - 1):+z.2f}")
+
+
+def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
+    """Return the commands that measure the newest visible number of a series again; [] if there is no number.
+
+    Args:
+        points: the points of the series with their numbers, oldest first.
+        zoom: the visible range of commits, see ``FamilyAddress``.
+    """
+    visible = [point for point, number in points if number is not None and in_zoom(point.commit, zoom)]
+    if not visible:
+        return []
+    point = visible[-1]
+    name = name_of(point.series, results.benchmarks[point.series.benchmark])
+    newest = ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."]
+    working_tree = "\n".join(locked(name, in_working_tree(name), point.run.clock_state))
+    parts = [
+        html.Summary("Reproduce"),
+        html.P(newest, className="dim"),
+        command_block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
+        html.P("The same case of the working tree, with its own definitions:", className="dim"),
+        command_block(working_tree, "Commands that measure the working tree"),
+    ]
+    return [html.Details(parts, className="reproduce")]

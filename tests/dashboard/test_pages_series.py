@@ -12,7 +12,7 @@ from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import SeriesAddress, parse
 from dashboard.pages import series, series_data
-from dashboard.pages.reproduce import series_commands
+from dashboard.pages.series_data import series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_of_suite import keys_of
