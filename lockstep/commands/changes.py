@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
     selected = [
         change
         for change in now.changes
-        if (args.all or not change.suppressed)
+        if (args.all or change.suppressed in ("", "unconfirmed"))
         and args.machine in (None, change.series.machine)
         and args.family in (None, change.series.family, change.series.suite)
         and dates[change.commit] >= begin
@@ -239,7 +239,7 @@ def _print(
             change.series.label,
             change.series.machine,
             change.range or "none",
-            f"{change.cause.kind}: {change.cause.sentence}",
+            f"{'' if change.confirmed else 'unconfirmed, '}{change.cause.kind}: {change.cause.sentence}",
         ]
         table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
     if changes:

@@ -39,6 +39,10 @@ PLAIN_POINTS, PLAIN_GAP = 5, 2.0
 #: normal noise, 2 in 100,000 lie so; with outliers (Student's t, 3 degrees of freedom) 1 in 100,000.
 EARLY_PLAIN_POINTS, EARLY_PLAIN_GAP = 3, 8.0
 
+#: A step of the newest two points is unconfirmed. It is named if these points and the ten before lie apart by
+#: ``PLAIN_GAP`` times the larger range. In nine histories of other projects 93 % of them became changes.
+NEWEST_POINTS, POINTS_BEFORE, SURE = 2, 10, 0.9
+
 #: Number of newest points that the detector looks at. Earlier changes stay as they are.
 WINDOW = 128
 

@@ -28,6 +28,7 @@ class Change:
         left: the newest level against the old level, measured like ``size``; equal to ``size`` if no other change
             followed.
         measure: how ``size``, ``low``, ``high`` and ``left`` are measured.
+        confirmed: whether enough points lie at the new level. If not, the change may go with the next point.
     """
 
     index: int
@@ -41,6 +42,7 @@ class Change:
     reported_at: int
     left: float
     measure: Measure = "ratio"
+    confirmed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Analysis:
             the change is not listed any more because its interval contains zero.
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
+        unconfirmed: a step of the newest two points that a third point may confirm; ``None`` if there is none.
         mde: smallest relative change from the current level that would be reported within ``PROMPT`` commits
             with 80 % probability; a difference in the unit if ``noise.measure`` is "difference". Infinite if the noise
             is unknown.
@@ -91,3 +94,4 @@ class Analysis:
     levels: tuple[Level, ...]
     noise: Noise
     mde: float
+    unconfirmed: Change | None = None

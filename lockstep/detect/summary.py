@@ -9,10 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.detect.constants import NOVELTY, PROMPT
+from lockstep.detect.constants import NEWEST_POINTS, NOVELTY, PLAIN_GAP, POINTS_BEFORE, PROMPT, SURE
 from lockstep.detect.detector import Detector, threshold
-from lockstep.detect.findings import Analysis, Change, Level, Noise
+from lockstep.detect.findings import Analysis, Change, Level, Measure, Noise
 from lockstep.detect.noise import CAUTION
+from lockstep.detect.plain_steps import plain_steps
 from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
 
 Floats = NDArray[np.float64]
@@ -25,7 +26,7 @@ _POWER = 0.841621
 def summarise(detector: Detector) -> list[Analysis]:
     """Return what was found in each series of a detector, with levels in the unit of the series' trend."""
     segments = segments_between_changes(detector)
-    changes = _changes(detector, segments)
+    changes, unconfirmed = _changes(detector, segments), _unconfirmed(detector)
     ends = np.append(np.flatnonzero(segments.start == 0), segments.row.size).tolist()
     analyses = []
     for row in range(len(detector.count)):
@@ -42,6 +43,7 @@ def summarise(detector: Detector) -> list[Analysis]:
                 levels=_levels(detector, segments, levels),
                 noise=Noise(scale, "ratio" if ratio else "difference"),
                 mde=math.expm1(step) if ratio else step,
+                unconfirmed=unconfirmed.get(row),
             )
         )
     return analyses
@@ -126,6 +128,42 @@ def _changes(detector: Detector, segments: Segments) -> dict[int, tuple[Change, 
             )
         )
     return {row: tuple(row_changes) for row, row_changes in changes.items()}
+
+
+def _unconfirmed(detector: Detector) -> dict[int, Change]:
+    """Return the steps of the newest points, by series. Their interval is that of the points' distances."""
+    length = POINTS_BEFORE + NEWEST_POINTS
+    last = [shifts[-1].index if shifts else 0 for shifts in detector.shifts]
+    rows = np.flatnonzero(detector.count - last >= length)
+    if not rows.size:
+        return {}
+    places = detector.count[rows, None] + np.arange(-length, 0)
+    y, commits = detector.values[rows[:, None], places], detector.commit[rows[:, None], places]
+    least = np.nan_to_num(detector.resolution[rows[:, None], places]).min(axis=1) / 2
+    steps = plain_steps(y, least, NEWEST_POINTS, PLAIN_GAP, before=POINTS_BEFORE)
+    changes = {}
+    for place in np.flatnonzero(steps).tolist():
+        old, new, commit = y[place, :POINTS_BEFORE], y[place, POINTS_BEFORE:], commits[place].tolist()
+        size = float(np.median(new) - np.median(old))
+        low, high = float(new.min() - old.max()), float(new.max() - old.min())
+        index, newest = commit[POINTS_BEFORE], commit[-1]
+        measure: Measure = "ratio" if detector.ratio[rows[place]] else "difference"
+        before = commit[POINTS_BEFORE - 1]
+        changes[int(rows[place])] = Change(
+            index,
+            before,
+            index,
+            index,
+            size,
+            low,
+            high,
+            SURE,
+            reported_at=newest,
+            left=size,
+            measure=measure,
+            confirmed=False,
+        )
+    return changes
 
 
 def _reports(detector: Detector, row: int) -> tuple[tuple[int, int], ...]:

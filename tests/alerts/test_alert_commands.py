@@ -123,6 +123,19 @@ def test_changes_reports_too_few_commits(run, project, tmp_path):
     assert (status, printed.splitlines()[-1]) == (1, "3 changes in 6 series: 3 slower, 0 faster")
 
 
+def test_changes_names_a_step_of_the_newest_two_commits_without_an_alarm(run, project, tmp_path):
+    _, commits = project
+    newest = {AT: 1.05, AT + 1: 1.05}
+    write_history(tmp_path / "two", "h200", commits[: AT + 2], lambda n: Here(slower=newest.get(n, 1.0)))
+    status, printed = run("changes", "--results", str(tmp_path / "two"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (0, "3 changes in 6 series: 3 slower, 0 faster")
+    assert printed.count("unconfirmed, own commit") == 3
+    assert run("alerts", "list", "--results", str(tmp_path / "two"), "--repo", ".", "--no-list")[0] == 0
+    write_history(tmp_path / "three", "h200", commits[: AT + 3], lambda n: Here(slower=newest.get(n, 1.0)))
+    status, printed = run("changes", "--results", str(tmp_path / "three"), "--repo", ".")
+    assert (status, printed.splitlines()[-1]) == (0, "0 changes in 6 series: 0 slower, 0 faster")
+
+
 def test_changes_says_where_series_scatter(run, tmp_path):
     """Three unlike runners under one name: no change is found, and not because there is none."""
     commits = commits_of(tmp_path / "repo", 60)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lockstep.detect import Trend, analyse, analyse_many
+from lockstep.detect import Trend, analyse, analyse_many, continue_many
 from lockstep.detect.noise import resolution_of
 
 
@@ -113,3 +113,39 @@ def test_the_rounding_unit_comes_from_the_digits():
     assert units[:4] == pytest.approx([1, 1, 0.01, 0.0001])
     assert units[4] < 1e-8
     assert units[5] == np.inf
+
+
+class TestUnconfirmed:
+    """A step of the newest two points is named before a third point confirms it."""
+
+    OLD = (1.0, 1.001, 0.999, 1.0, 1.002, 1.0, 0.998, 1.0, 1.001, 1.0)
+
+    def step(self, *newest, old=OLD):
+        analysis = analyse(Trend(np.array([*old, *newest])))
+        return analysis.changes, analysis.unconfirmed
+
+    def test_two_points_name_it_and_a_third_reports_it(self):
+        assert self.step(1.1) == ((), None), "one point may be an outlier"
+        changes, step = self.step(1.1, 1.101)
+        assert (changes, step.index, step.last_before, step.reported_at) == ((), 10, 9, 11)
+        assert np.exp([step.low, step.size, step.high]) == pytest.approx([1.1 / 1.002, 1.1005, 1.101 / 0.998])
+        assert step.confidence < 0.99, "no alert before it is confirmed"
+        changes, step = self.step(1.1, 1.101, 1.1)
+        assert ([change.index for change in changes], step) == ([10], None)
+
+    def test_it_is_gone_when_the_third_point_refutes_it(self):
+        assert self.step(1.1, 1.101, 1.0) == ((), None)
+
+    def test_points_that_scatter_as_much_name_nothing(self):
+        assert self.step(1.1, 1.16) == ((), None)
+        assert self.step(1.1, 1.101, old=[*self.OLD[:-1], 1.04]) == ((), None)
+
+    def test_a_history_that_is_continued_says_the_same(self):
+        values = np.array([*self.OLD, 1.1, 1.101])
+        [(_, state)] = continue_many([Trend(values[:11])], [None])
+        [(continued, _)] = continue_many([Trend(values)], [state])
+        assert continued.unconfirmed is not None
+        assert continued.unconfirmed == analyse(Trend(values)).unconfirmed
+
+    def test_differences_too(self):
+        assert self.step(3.0, 3.0, old=[0.0] * 10)[1].size == 3.0

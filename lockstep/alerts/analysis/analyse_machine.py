@@ -31,7 +31,7 @@ from lockstep.alerts.analysis.stored_analysis import (
 )
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.detect import Change, Trend, continue_many
+from lockstep.detect import Analysis, Change, Trend, continue_many
 from lockstep.detect.exact_changes import exact_changes
 from lockstep.detect.series_state import SeriesState
 from lockstep.history.snapshot import Results
@@ -70,7 +70,7 @@ def _analysed(
     noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
     detected = _detect(noisy, read_known(file, machine))
     found: list[tuple[Followed, Sequence[Change]]] = [
-        *((replace(one, noise=state.noise), state.found.changes) for one, state in zip(noisy, detected, strict=True)),
+        *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
         *((one_series, _exact(one_series)) for one_series in series if one_series.trend.benchmark.exact),
         *follow_checks(results, trends, baselines),
     ]
@@ -85,6 +85,11 @@ def _analysed(
         measured[trend.benchmark.family].update(trend.commit.tolist())
     commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
     return MachineAnalysis(machine, changes, tuple(freshness(machine, commits, reports, measured)), counts), detected
+
+
+def _listed(found: Analysis) -> Sequence[Change]:
+    """Return the changes of a series, and after them the step that no third point has confirmed yet."""
+    return found.changes if found.unconfirmed is None else (*found.changes, found.unconfirmed)
 
 
 def _exact(followed_series: Followed) -> Sequence[Change]:

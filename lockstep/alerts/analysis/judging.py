@@ -66,6 +66,8 @@ def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) ->
         return "moved"
     if change.share < threshold.min_effect:
         return "small"
+    if not change.confirmed:
+        return "unconfirmed"
     return "unsure" if change.confidence < threshold.confidence else ""
 
 
@@ -74,6 +76,7 @@ _REASONS: Mapping[Suppressed, str] = {
     "small": "it is smaller than min_effect in thresholds.toml",
     "unsure": "it is less sure than confidence in thresholds.toml asks for",
     "noise": "unchanged machine code changes by as much",
+    "unconfirmed": "a third point must confirm it",
     "moved": "the series moved to another GPU, which explains it",
 }
 

@@ -70,6 +70,7 @@ class StepBuilder:
             low=low,
             high=high,
             confidence=change.confidence,
+            confirmed=change.confirmed,
             left=worse * change.left,
             before=self._commits[good].hash,
             after=between[-1] if between else "",

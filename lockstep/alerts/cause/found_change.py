@@ -26,7 +26,8 @@ Kind = Literal[
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
 #: "noise": the machine code is equal on both sides, or the series changed as much where the machine code was equal.
 #: "moved": the series moved to another GPU, which explains the change. "": reported.
-Suppressed = Literal["", "small", "unsure", "noise", "moved"]
+#: "unconfirmed": only the newest two points lie at the new level.
+Suppressed = Literal["", "small", "unsure", "noise", "moved", "unconfirmed"]
 
 #: Names of the evidence that a move to another GPU explains a step.
 MEASURED_ON_BOTH, MODELS_DIFFER = "a commit measured on both", "GPUs of one model differ by"
@@ -106,6 +107,7 @@ class FoundChange:
         flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
         noise: run-to-run noise of the series, a standard deviation of the logarithm; ``None`` if unknown.
         clock: clock state of the first run with the change; "" if unknown.
+        confirmed: see ``lockstep.detect.Change``.
         copied: number of points beside the change that copy the number of another commit with the same work.
         version: index of the benchmark version, in the order of first appearance in the series.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
@@ -135,6 +137,7 @@ class FoundChange:
     noise: float | None = None
     clock: str = ""
     copied: int = 0
+    confirmed: bool = field(default=True, compare=False)
     version: int = field(default=0, compare=False)
     first: int = field(default=-1, compare=False)
     last: int = field(default=-1, compare=False)
