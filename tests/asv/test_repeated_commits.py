@@ -101,6 +101,7 @@ def test_a_chain_of_commits_names_the_one_that_was_timed_and_ends_at_the_limit(p
     assert [records(project, commit)["plain"].same_work_as for commit in commits] == [first, first, ""]
 
 
+@pytest.mark.thorough
 def test_tuners_that_choose_again_are_timed(project):
     project.write("notes.txt", "note")
     commit = unsampled(project, "Note")

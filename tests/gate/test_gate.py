@@ -185,6 +185,7 @@ def test_a_family_that_neither_version_has_is_no_pass(project):
     assert "has the family product" in done.stdout
 
 
+@pytest.mark.thorough
 def test_nothing_judged_is_no_pass_and_says_why(project):
     for arguments, why in [
         (["--case", "M=4096"], "measures none of the selected cases; a CPU measures product M=2,K=1024,N=512, "),
@@ -274,7 +275,7 @@ def test_a_head_that_kills_its_process_at_import_fails_and_names_how(project):
     wait_until(lambda: not worker_processes(project.root))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_interrupted_it_reports_what_it_has_resets_the_clocks_and_leaves_no_process(project, number, tmp_path):
     # The worker is in a check that never ends when somebody presses Ctrl-C, or the runner cancels the job.
     hanging = tmp_path / "hanging"

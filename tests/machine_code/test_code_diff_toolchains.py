@@ -118,6 +118,7 @@ def test_two_commits_are_compared_under_another_toolchain(project):
     assert "tracing product of HEAD~1 with ../unfused for sm_90" in shown
 
 
+@pytest.mark.thorough
 def test_each_toolchain_is_a_machine_that_compares_with_the_other(project, tmp_path):
     commit = project.git("rev-parse", "HEAD")
     for toolchain in ("installed", "../unfused"):

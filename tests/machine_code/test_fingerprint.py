@@ -58,7 +58,8 @@ def compiled(folder, arch, name="mm", warps=4, comment=""):
     return done.stdout
 
 
-@pytest.mark.parametrize("arch", [90, pytest.param(100, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("arch", [90, 100])
 def test_only_code_changes_a_fingerprint(tmp_path, arch):
     fingerprint = compiled(tmp_path / "a", arch)
     assert compiled(tmp_path / "elsewhere", arch, name="other_name", comment="# words\n\n") == fingerprint

@@ -68,12 +68,15 @@ def project(tmp_path_factory):
     return made
 
 
+BOTH = "by_hand (Gluon), mailed (waits for other programs)"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        (" * 2)", " * 3)", "by_hand (Gluon), mailed (waits for other programs)"),  # of each kernel
-        ("kernel[(1,)]", "kernel[(2,)]", "by_hand (Gluon), mailed (waits for other programs)"),  # the launch
-        ("found * 2", "found * 3", "mailed (waits for other programs)"),
+        (" * 2)", " * 3)", BOTH),  # of each kernel
+        pytest.param("kernel[(1,)]", "kernel[(2,)]", BOTH, marks=pytest.mark.thorough),  # the launch
+        pytest.param("found * 2", "found * 3", "mailed (waits for other programs)", marks=pytest.mark.thorough),
         ("tl.load(x) * 2", "tl.load(x) * 3", ""),
         ('"by_hand": launched(by_hand)', '"by_hand": launched(by_hand), "new": launched(by_hand)', "by_hand (Gluon)"),
     ],

@@ -133,6 +133,7 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert all(note.split("; ")[0] == "tuned by hand" for note in notes)
 
 
+@pytest.mark.thorough
 def test_the_time_behind_a_fixed_kernel_counts_too(project):
     done = project.lockstep("tune", "product", "--behind", "--json")
     assert done.returncode == 0, done.stdout
