@@ -9,7 +9,6 @@ from compared import each
 from served import cells, table_of, words
 from trees import analysed, open_store, record, write_measurement
 
-from dashboard.address import OverviewAddress
 from dashboard.pages import overview
 from dashboard.pages.overview_answer import counted
 from dashboard.pages.overview_families import families
@@ -113,22 +112,6 @@ def test_unmeasurable_cases_do_not_fill_the_table(laptop):
     rows = table_of(results, LAPTOP, stand(laptop, LAPTOP))
     assert {row["state"] for row in rows} == {"ok"}
     assert len(rows) == 2 * len(CASES)
-
-
-def test_it_opens_on_the_machine_with_most_to_see(tmp_path):
-    root = tmp_path / "results"
-    write(root, GPU, 8, noise=0.001)
-    write(root, LAPTOP, 2, noise=0.8, year=2027)
-    results = open_store(root).current()
-    assert f'"value": "{GPU}"' in words(overview.layout(results, OverviewAddress()))
-    assert f'"value": "{LAPTOP}"' in words(overview.layout(results, OverviewAddress(LAPTOP)))
-
-
-def test_of_machines_with_as_much_to_see_it_opens_on_the_one_measured_last(tmp_path):
-    root = tmp_path / "results"
-    write(root, GPU, 8, noise=0.001)
-    write(root, "b200-locked", 6, noise=0.001, year=2027)
-    assert '"value": "b200-locked"' in words(overview.layout(open_store(root).current(), OverviewAddress()))
 
 
 def test_an_odd_point_at_the_earlier_commit_is_no_change_of_the_newest(tmp_path):
