@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,6 @@ from lockstep.timing.intervals import standard_error
 #: is only a scale and not good enough for a test.
 ASV_QUANTILE = 2.5758
 
-#: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
-_AT_ONCE = 300_000
-
 #: Up to this number of runs, a query for series names the runs, and the series as a range. That is faster.
 _FEW = 64
 
@@ -40,31 +38,42 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
 }
 
-#: Columns of a trend that are stored as they are.
-_UNCHANGED = ("version", "state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu")
-
-_OF_TREND = ("series", "run", "ratio", "ratio_low", "ratio_high", "epochs", *_UNCHANGED)
-
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """Where the points of a machine are stored, and which of the stored runs belong to the machine.
 
     Attributes:
-        parts: parquet files. They may also hold points of other machines, and of runs that were replaced.
+        folder: the folder of the parquet files.
+        names: for each id, the name of the file that holds its points. The file may also hold points of other machines,
+            and of runs that were replaced.
         ids: this machine's run numbers, ascending.
+        commits: for each id, the index of its commit in ``MachineIndex.commits``, followed by those apart.
         runs: for each id, its index in ``Results.runs``.
-        commits: for each id, the index of its commit in ``Results.commits(machine)``.
         ranks: for each id, the number of earlier measurements of the same commit (0 for the first).
         joined: which stored series belong to which series.
     """
 
-    parts: tuple[Path, ...]
+    folder: Path
+    names: NDArray[Any]
     ids: NDArray[np.int64]
-    runs: Ints
     commits: Ints
+    runs: Ints
     ranks: Ints
-    joined: Joined = field(default_factory=Joined)
+    joined: Joined
+
+    @cached_property
+    def parts(self) -> tuple[Path, ...]:
+        """The parquet files."""
+        return tuple(self.folder / name for name in sorted(set(self.names.tolist())))
+
+    def between(self, first: int, end: int) -> Source:
+        """Return the source of the points at the commits from ``first`` up to ``end``, without it."""
+        chosen = (first <= self.commits) & (self.commits < end)
+        arrays: dict[str, Any] = {
+            name: column[chosen] for name, column in vars(self).items() if isinstance(column, np.ndarray)
+        }
+        return replace(self, **arrays)
 
     def in_order(self, runs: NDArray[Any], series: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.intp]:
         """Return the machine's rows among ``rows``, sorted by series, commit and rank."""
@@ -111,24 +120,6 @@ class Reader:
                 # GLOBAL, because a cursor does not take over the connection's own settings.
                 connection.execute("SET GLOBAL parquet_metadata_cache = true")
             return connection.cursor()
-
-    def numbers(self, source: Source, series: Sequence[int]) -> Iterator[Rows]:
-        """Yield the points of these series, given by their stored numbers in ascending order, in portions.
-
-        A portion has the columns of ``Trend``, and "series": it is sorted by series and commit. "version" and "series"
-        hold stored numbers. Series without points are left out.
-        """
-        portion = max(1, _AT_ONCE // max(1, len(source.ids)))
-        for start in range(0, len(series), portion):
-            columns = self.rows(source, series=series[start : start + portion], names=_OF_TREND)
-            place, _ = lookup(source.ids, columns["run"])
-            yield {name: columns[name] for name in (*_UNCHANGED, "series", "bridge")} | {
-                "commit": source.commits[place],
-                "run": source.runs[place],
-                "error": errors(columns),
-                "log_ratio": log_ratios(columns),
-                "ratio_error": standard_error(columns["ratio_low"], columns["ratio_high"], columns["epochs"]),
-            }
 
     def rows(
         self,
@@ -214,7 +205,7 @@ class Reader:
         except duckdb.Error as error:
             for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
                 self._checks.verify(part)
-            raise StoreError(f"DuckDB cannot query the cache {source.parts[0].parents[1]}: {error}") from error
+            raise StoreError(f"DuckDB cannot query the cache {source.folder.parent}: {error}") from error
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:

@@ -8,8 +8,6 @@ from dataclasses import fields
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,12 @@ from numpy.typing import NDArray
 
 from lockstep.history.columns import COLUMNS
 from lockstep.history.hex_digits import packed, unpacked
+from lockstep.history.machine_index import MachineIndex
 from lockstep.history.model import (
     NO_NUMBER,
     STATES,
-    Benchmark,
     Commit,
     Ints,
-    Machine,
     Point,
     Run,
     Series,
@@ -31,47 +28,29 @@ from lockstep.history.model import (
     Trend,
 )
 from lockstep.history.reader import Reader, Rows, Source, errors, log_ratios, lookup
-from lockstep.history.row_keys import KeyIndex, index_keys, key_of
-from lockstep.history.snapshot_contents import Contents, MachineIndex
+from lockstep.history.row_keys import KeyIndex, key_of
+from lockstep.history.snapshot_contents import Contents
 from lockstep.timing.intervals import standard_error
 
 
-class Results:
+class Results(Contents):
     """A snapshot: all results of a folder at one refresh. Several threads may use it.
 
     Attributes:
-        root: the folder.
-        machines: the machines that have points, by name.
-        runs: every run, for each machine that shows it. The line of a later branch is a machine of its own.
-        benchmarks: the benchmarks, by asv's name.
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
-        files: the number of result files, readable or not.
-        problems: the problems of files or parts of files that could not be read.
-        notes: the accepted differences from asv's format.
-        refused: why rules ``[[same]]`` of thresholds.toml were not applied, as sentences without full stops.
-        machines_were: the names of today of joined machines, by the earlier names.
-        renamed: the earlier series and benchmark, and those of today, of each joined series; without the machine.
-        line_note: what git's history could not tell about the order of commits, in sentences; "" if nothing.
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
-        self.root: Path = contents.root
-        self.machines: Mapping[str, Machine] = MappingProxyType(dict(contents.machines))
-        self.runs: tuple[Run, ...] = contents.runs
-        self.benchmarks: Mapping[str, Benchmark] = contents.benchmarks
-        self.files: int = contents.files
-        self.line_note: str = contents.line_note
-        self.problems = tuple(problem for problem in contents.problems if problem.weight != "note")
-        self.notes = tuple(problem for problem in contents.problems if problem.weight == "note")
-        self._version_ids = np.array(sorted(contents.versions), dtype=np.int64)
-        self.versions: tuple[str, ...] = tuple(contents.versions[number] for number in self._version_ids.tolist())
-        self.refused: tuple[str, ...] = contents.refused
-        self.machines_were: Mapping[str, str] = contents.machines_were
-        self.renamed = contents.renamed
-        self._contents = contents
+        super().__init__(**vars(contents))
         self._reader = reader
+        self._version_ids = np.array(sorted(self.version_texts), dtype=np.int64)
+        self.versions: tuple[str, ...] = tuple(self.version_texts[number] for number in self._version_ids.tolist())
         self._machines = {name: MachineIndex(name, contents) for name in self.machines}
+        self._unknown = MachineIndex("", contents)
         self._states: dict[str, str] = {}
+
+    def _of(self, machine: str) -> MachineIndex:
+        return self._machines.get(machine, self._unknown)
 
     def commits(self, machine: str | None = None) -> tuple[Commit, ...]:
         """Return the commits that have results, oldest first; () for an unknown machine.
@@ -79,17 +58,15 @@ class Results:
         ``machine`` restricts them to the commits of the line (``lockstep.history.line``) that this machine measured. A
         machine that measured only commits apart has these.
         """
-        if machine is None:
-            return self._contents.commits
-        return self._machines[machine].commits if machine in self._machines else ()
+        return self.every_commit if machine is None else self._of(machine).commits
 
     def apart(self, machine: str) -> tuple[Commit, ...]:
         """Return the other commits that a machine measured, which are off the line, oldest first."""
-        return self._machines[machine].apart if machine in self._machines else ()
+        return self._of(machine).apart
 
     def on_line(self, machine: str) -> bool:
         """Return whether a machine measured a commit of the line."""
-        return machine in self._machines and self._machines[machine].on_line
+        return self._of(machine).on_line
 
     def begins(self, machine: str) -> int:
         """Return the index among ``commits(machine)`` of the first commit that no line of an earlier branch holds."""
@@ -101,14 +78,9 @@ class Results:
 
         The fork point is the newest measured commit of the line that is an ancestor. −1 if unknown.
         """
-        index = self._machines.get(machine)
-        if index is None:
-            return -1
-        place = next((at for at, known in enumerate(index.commits) if known.hash == commit), None)
-        if place is not None:
-            return place
-        apart = next((known for known in index.apart if known.hash == commit), None)
-        return -1 if apart is None else index.place_of_base(apart)
+        index = self._of(machine)
+        place = index.place.get(commit, -1)
+        return place if place < len(index.commits) else index.place_of_base(index.apart[place - len(index.commits)])
 
     def commit_of(self, digits: int) -> str:
         """Return the full hash of a commit from its packed digits, 16 digits if it has no results, and "" for 0."""
@@ -116,32 +88,32 @@ class Results:
 
     @cached_property
     def _hashes(self) -> dict[int, str]:
-        return {packed(commit.hash): commit.hash for commit in self._contents.commits}
+        return {packed(commit.hash): commit.hash for commit in self.every_commit}
 
     def runs_of(self, machine: str) -> tuple[Run, ...]:
         """Return the runs of a machine, one for each of ``commits(machine)``; () for an unknown machine."""
-        return tuple(self.runs[index] for index in self._machines[machine].runs) if machine in self._machines else ()
+        index = self._of(machine)
+        return tuple(self.runs[run] for run in index.runs[: len(index.commits)])
 
     def run_at(self, machine: str, commit: str) -> Run | None:
         """Return the run of a machine at a commit (full hash), also at a commit apart; ``None`` if there is none."""
-        return next((run for run in self.runs if (run.machine, run.commit) == (machine, commit)), None)
+        index = self._of(machine)
+        return self.runs[index.runs[index.place[commit]]] if commit in index.place else None
 
     def state(self, machine: str) -> str:
         """Return a text that changes whenever the points of a machine change; "" for an unknown machine.
 
         Compare only texts from the same cache, because a rebuilt cache gives another text for the same results.
         """
-        index = self._machines.get(machine)
-        if index is None:
-            return ""
-        if machine not in self._states:
-            runs = zip(index.runs, index.commits, strict=True)
-            parts = [f"{index.ids(run)} {commit.hash} {commit.subject}" for run, commit in runs]
-            parts.append(repr(sorted(self._contents.joined.series.items())) if self._contents.joined.series else "")
+        if machine in self._machines and machine not in self._states:
+            index = self._machines[machine]
+            ids = (tuple(row.id for row in self.rows[run]) for run in index.runs)
+            parts = [f"{ids} {commit.hash} {commit.subject}" for ids, commit in zip(ids, index.commits, strict=False)]
+            parts.append(repr(sorted(self.joined.series.items())))
             parts += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
             text = "\n".join(parts).encode("utf-8", "surrogateescape")
             self._states[machine] = blake2b(text, digest_size=16).hexdigest()
-        return self._states[machine]
+        return self._states.get(machine, "")
 
     def series(
         self,
@@ -198,18 +170,20 @@ class Results:
                 if index and one_series in index.numbers:
                     requested[one_series.machine].add(index.numbers[one_series])
         for name, numbers in requested.items():
-            index = self._machines[name]
-            source = index.source if last is None else index.newest(last)
-            for batch in self._reader.numbers(source, sorted(numbers)):
-                yield from self._trends(batch, index)
+            index, ordered = self._machines[name], sorted(numbers)
+            source = index.newest(last)
+            portion = max(1, _MOST_POINTS // max(1, len(source.ids)))
+            for start in range(0, len(ordered), portion):
+                rows = self._reader.rows(source, series=ordered[start : start + portion], names=_OF_TREND)
+                yield from self._trends(rows, index, source)
 
     def count(self, machine: str) -> int:
         """Return the number of a machine's series; 0 for an unknown machine."""
-        return self._machines[machine].count if machine in self._machines else 0
+        return self._of(machine).count
 
     def numbers(self, machine: str) -> Mapping[Series, int]:
         """Return the number of each series of a machine, the same in every cache; {} for an unknown machine."""
-        return self._machines[machine].numbers if machine in self._machines else {}
+        return self._of(machine).numbers
 
     def points_of(self, machine: str, columns: Rows) -> Iterator[Point]:
         """Yield points of a machine, given by all of their ``columns``, in the same order.
@@ -218,19 +192,18 @@ class Results:
         """
         for start in range(0, len(columns.get("series", ())), _AT_ONCE):
             portion = {name: values[start : start + _AT_ONCE] for name, values in columns.items()}
-            yield from self._portion(portion, self._machines[machine])
+            yield from self._portion(portion, self._of(machine))
 
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
-        return self._machines[machine].keys if machine in self._machines else index_keys((), {})
+        return self._of(machine).keys
 
     def current(self, key: SeriesKey) -> SeriesKey:
         """Return the key of today of a series that an old address names, see ``KeyIndex.current``."""
-        contents = self._contents
-        machine = contents.machines_were.get(key.machine, key.machine)
+        machine = self.machines_were.get(key.machine, key.machine)
         plain = key._replace(machine="")
         today = next((key_of(*new) for old, new in self.renamed if key_of(*old) == plain), plain)
-        suite = contents.benchmarks_were.get(today.suite, today.suite)
+        suite = self.benchmarks_were.get(today.suite, today.suite)
         return self.keys(machine).current(today._replace(machine=machine, suite=suite))
 
     def columns(
@@ -255,27 +228,30 @@ class Results:
             index into ``commits(machine)`` followed by ``apart(machine)``; "error", the standard error of log("value").
             "version" holds indices into ``versions``.
         """
-        index = self._machines.get(machine)
-        if index is None or (apart and not index.apart):
-            return {}
-        names = {*_IDENTITY, *names}
-        apart = apart or any(known.hash == commit for known in index.apart)
-        source = index.apart_source if apart else index.source
+        index, names = self._of(machine), {*_IDENTITY, *names}
         if series is not None:
+            end = len(index.runs)
+            source = index.every.between(len(index.commits), end) if apart else index.newest(None)
             numbers = [index.numbers[one_series] for one_series in series if one_series in index.numbers]
-            rows = self._reader.rows(source, series=numbers, names=names) if numbers else {}
+            rows = self._reader.rows(source, series=numbers, names=names) if numbers and len(source.ids) else {}
         elif commit is None:
-            rows = self._reader.latest(source, index.count, names)
+            rows = self._reader.latest(index.newest(None), index.count, names) if index.commits else {}
         else:
-            ids = index.ids_at.get(commit)
-            rows = self._reader.rows(source, runs=ids, names=names) if ids else {}
+            place = index.place.get(commit)
+            source = index.every if place is None else index.every.between(place, place + 1)
+            rows = self._reader.rows(source, runs=source.ids.tolist(), names=names) if place is not None else {}
         if not rows:
             return {}
-        order, commits, ranks = _in_order(rows, index, source)
+        at, _ = lookup(index.every.ids, rows["run"])
+        commits, ranks = index.every.commits[at], index.ranks(rows["series"]).astype(np.int32)
         rows["error"] = errors(rows)
-        rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
+        rows["version"] = self._version_places(rows["version"])
+        order = np.lexsort((commits, ranks))
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
-        return columns | {"rank": ranks, "commit": commits}
+        return columns | {"rank": ranks[order], "commit": commits[order]}
+
+    def _version_places(self, versions: NDArray[np.int64]) -> Ints:
+        return np.searchsorted(self._version_ids, versions).astype(np.int32)
 
     def latest(self, machine: str) -> list[Point]:
         """Return the newest point of each series of a machine, in the order of ``series()``.
@@ -307,9 +283,18 @@ class Results:
         page = {name: values[start : start + count] for name, values in columns.items()}
         return list(self.points_of(machine, page)), len(columns.get("series", ()))
 
-    def _trends(self, columns: Rows, index: MachineIndex) -> Iterator[Trend]:
-        numbers = columns.pop("series")
-        columns["version"] = np.searchsorted(self._version_ids, columns["version"]).astype(np.int32)
+    def _trends(self, rows: Rows, index: MachineIndex, source: Source) -> Iterator[Trend]:
+        """Yield a ``Trend`` for each series of some rows, which are sorted by series and commit."""
+        place, _ = lookup(source.ids, rows["run"])
+        columns: Rows = {name: rows[name] for name in _UNCHANGED} | {
+            "commit": source.commits[place],
+            "run": source.runs[place],
+            "version": self._version_places(rows["version"]),
+            "error": errors(rows),
+            "log_ratio": log_ratios(rows),
+            "ratio_error": standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"]),
+        }
+        numbers = rows["series"]
         starts = np.flatnonzero(np.append(True, np.diff(numbers))) if len(numbers) else numbers
         for start, end in pairwise([*starts.tolist(), len(numbers)]):
             series = index.series_at(int(numbers[start]))
@@ -318,7 +303,7 @@ class Results:
 
     def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
         """Yield a ``Point`` for each of some rows."""
-        runs = index.runs_of(rows["run"])
+        runs = index.every.runs[lookup(index.every.ids, rows["run"])[0]]
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
@@ -346,6 +331,14 @@ class Results:
 #: Columns that name a point, and those from which its number and its error follow.
 _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epochs", "same_work_as", "gpu")
 
+#: Columns of a trend that are stored as they are.
+_UNCHANGED = ("state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu", "bridge")
+
+_OF_TREND = (*_IDENTITY, "ratio", "ratio_low", "ratio_high", "mde", "number", "repeat")
+
+#: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
+_MOST_POINTS = 300_000
+
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
 
@@ -358,14 +351,6 @@ _AS_STORED = (
     *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),
     *("floor_source", "bound", "code", "measured_at"),
 )
-
-
-def _in_order(rows: Rows, index: MachineIndex, source: Source) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that sort the rows by series and commit, and the sorted rows' commits and series."""
-    place, _ = lookup(source.ids, rows["run"])
-    commits, ranks = source.commits[place], index.ranks(rows["series"]).astype(np.int32)
-    order = np.lexsort((commits, ranks))
-    return order, commits[order], ranks[order]
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:

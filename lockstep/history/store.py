@@ -32,7 +32,7 @@ from lockstep.history.problems import Problem, Refreshed
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_contents import load, with_versions
+from lockstep.history.snapshot_contents import load
 from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 
@@ -301,8 +301,8 @@ class Store:
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
         state = manifest, strays, self._read_rules()
         if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1:] != state[1:]:
-            contents = load(self.root, self._parts, manifest, strays, self._rules)
-            self._snapshot = Results(with_versions(contents, self._reader), self._reader)
+            contents = load(self.root, self._parts, manifest, strays, self._rules, self._reader)
+            self._snapshot = Results(contents, self._reader)
             self._loaded = state
 
 
