@@ -18,10 +18,8 @@ from dashboard.pages.overview_table import cells_of, in_order
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.stored_analysis import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
@@ -82,7 +80,6 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     results, kept, packages = store.current(), AnalysisFile(store.cache), ("kernels",)
     found = analyse_results(results, Thresholds(), Ranges(root, packages), now, kept)
     service.alerts.sync(found)
-    publish(kept, key_of(results, Thresholds(), root, packages))
     findings = Findings(store.cache, root, packages)
     given = access or Access(tokens={TOKEN: NAME})
     return Place(root, hashes, store, service, findings, create_app(store, service, given, findings))

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.alerts.analysis.analyse import AnalysisResult
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_store
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import rows_over
 from lockstep.history import columns

@@ -85,7 +85,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     try:
         store = open_store(args)
-        service = open_service(args, store.cache)
+        service = open_service(args, store.cache, thresholds)
         read_thresholds(thresholds)
     except (StoreError, StateError, ThresholdsError) as error:
         raise UserError(str(error)) from error
@@ -105,12 +105,13 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     serve(app, listener, args.workers)
 
 
-def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
+def open_service(args: argparse.Namespace, cache: Path, thresholds: Path) -> AlertService:
     """Open the alert database, with a runner that starts an analysis when there are new results.
 
     Args:
         args: the arguments of the command line, which say where results and alert database are.
         cache: the store's cache folder, see ``Store.cache``.
+        thresholds: the file of thresholds.
 
     Raises:
         lockstep.alerts.database.connection.StateError: the alert database cannot be used.
@@ -128,7 +129,8 @@ def open_service(args: argparse.Namespace, cache: Path) -> AlertService:
     folders = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     folders |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in folders.items() if value for part in (name, str(Path(value).absolute()))]
-    return AlertService(alerts, AnalysisRunner(options, state, cache / "analyst.lock"), os.environ.get(SITE, ""))
+    runner = AnalysisRunner(options, state, cache / "analyst.lock", thresholds)
+    return AlertService(alerts, runner, os.environ.get(SITE, ""))
 
 
 def root_of(text: str) -> str:

@@ -111,7 +111,7 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """Find the changes in the results, and store the findings, which the dashboard's pages show."""
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+    from lockstep.alerts.analysis.analyse import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
     check_locations(args)

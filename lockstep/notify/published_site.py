@@ -47,7 +47,7 @@ def analysed_project(conf: Any) -> Iterator[AnalysedProject]:
         ModuleNotFoundError: the packages that the alerts need are not installed.
     """
     # Imported here: asv imports its plugins for every verb, and a machine that measures may lack these packages.
-    from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+    from lockstep.alerts.analysis.analyse import analyse_store
     from lockstep.alerts.database.connection import Database, StateError
     from lockstep.alerts.database.location import default_state
     from lockstep.alerts.database.store import AlertStore

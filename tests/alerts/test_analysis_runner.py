@@ -170,3 +170,19 @@ def test_two_runners_take_turns(tmp_path, store):
         assert not (tmp_path / "alerts.sqlite").exists()
     runner.wait(60)
     assert (runner.busy, runner.status.text) == (False, "")
+
+
+def test_new_thresholds_are_judged_by_at_once(tmp_path, store):
+    thresholds = tmp_path / "thresholds.toml"
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
+    thresholds.write_text("")
+    runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn", thresholds)
+    runner.request_analysis(store.current())
+    runner.wait(60)
+    runner.request_analysis(store.current())
+    assert not runner.busy
+    thresholds.write_text("[default]\nmin_effect = 0.5\n")
+    runner.request_analysis(store.current())
+    runner.wait(60)
+    [one] = AlertStore(Database(tmp_path / "alerts.sqlite")).alerts(family="linear")
+    assert (one.state, one.ending) == ("resolved", "withdrawn")

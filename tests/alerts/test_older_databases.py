@@ -16,7 +16,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 from trees import open_store
 
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.schema import METADATA

@@ -5,7 +5,7 @@ import datetime
 import pytest
 from trees import DATE, open_store, write_plain
 
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore

@@ -27,9 +27,7 @@ from statistics import median
 from typing import TypeVar
 
 from lockstep.alerts.analysis.analyse import analyse_results
-from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.stored_analysis import publish
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.location import STATE
@@ -88,7 +86,6 @@ def analyse(what: str, folder: Path, cache: Path) -> tuple[float, float]:
     results, file = timed("files", store.current), AnalysisFile(store.cache)
     now = datetime.now(UTC)
     result = timed("changes", lambda: analyse_results(results, thresholds, Ranges(folder), now, file))
-    timed("pages", lambda: publish(file, key_of(results, thresholds, folder, ())))
     timed("alerts", lambda: alerts.sync(result))
     took, used = sum(parts.values()), cpu() - before
     each = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())

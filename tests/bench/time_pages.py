@@ -28,7 +28,7 @@ from read_pages import Reader, Seen
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.server.app import create_app
 from dashboard.server.serve import collect_seldom
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore

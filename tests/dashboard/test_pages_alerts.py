@@ -13,7 +13,7 @@ from trees import open_store
 
 from dashboard.pages import alert, alert_story, alerts
 from dashboard.server.app import create_app
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.database.alert_row import now_ms

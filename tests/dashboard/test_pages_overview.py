@@ -29,7 +29,7 @@ from dashboard.pages.overview_choice import measured_rows, opening_machine, scat
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore

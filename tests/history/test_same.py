@@ -5,7 +5,7 @@ from trees import DATE, edit, open_store, points_in, write_plain
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.series import layout
-from lockstep.alerts.analysis.analyse_and_publish import analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.history.model import SeriesKey
 from lockstep.suite.thresholds import Thresholds, ThresholdsError
 

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
@@ -20,7 +21,9 @@ from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_lo
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange, Waiver
+from lockstep.history.cache_folder import DamagedCache, only_one
 from lockstep.history.snapshot import Results
+from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
 
@@ -51,6 +54,33 @@ class AnalysisResult(CurrentAlerts):
             machine: (len(machine_sizes), math.sqrt(sum(size * size for size in machine_sizes) / len(machine_sizes)))
             for machine, machine_sizes in sizes.items()
         }
+
+
+def analyse_store(
+    store: Store, thresholds: Thresholds, repo: Path, packages: Sequence[str] = ()
+) -> tuple[Results, AnalysisResult]:
+    """Analyse all new results in a store. The dashboard's pages read what was found from the store's cache.
+
+    One process analyses at a time. If the cache is damaged, it is made again and the analysis starts again, once.
+
+    Args:
+        repo: a folder in the git repository whose commits are measured.
+        packages: folders of the packages under test, relative to the repository's root.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+
+    def analyse() -> tuple[Results, AnalysisResult]:
+        results, now = store.current(), datetime.datetime.now(datetime.UTC)
+        with only_one(store.cache / "analyses.lock", wait=True):
+            file = AnalysisFile(store.cache)
+            return results, analyse_results(results, thresholds, Ranges(repo, packages), now, file)
+
+    try:
+        return analyse()
+    except DamagedCache:
+        return analyse()
 
 
 def analyse_results(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from lockstep.alerts.shared_sqlite import is_damage, keep_write_ahead_log
@@ -23,15 +24,14 @@ from lockstep.history.trouble import refused_by_disk
 _PATIENCE = 60.0
 
 _TABLES = """
-    CREATE TABLE IF NOT EXISTS analysis (
+    CREATE TABLE analysis (
         id INTEGER PRIMARY KEY, machine TEXT, state TEXT, ranges TEXT, at REAL, content BLOB,
         UNIQUE (machine, state, ranges)
     );
-    CREATE TABLE IF NOT EXISTS detector_state (
+    CREATE TABLE detector_state (
         analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series INTEGER, version INTEGER, length INTEGER,
         checksum INTEGER, noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series, version)
     ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS publication (key TEXT PRIMARY KEY, at REAL) WITHOUT ROWID;
 """
 
 
@@ -90,27 +90,21 @@ class AnalysisFile:
             except BaseException:
                 connection.rollback()
                 raise
-
-    def shorten_log(self) -> None:
-        """Move the write-ahead log into the file, as far as no reader needs it. The next read finds any damage."""
-        with suppress(OSError, sqlite3.DatabaseError), self._lock:
-            self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Move the log into the file, as far as no reader needs it. The next read finds any damage.
+            with suppress(sqlite3.DatabaseError):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _create(self) -> None:
         """Create the file with its tables under another name, so that readers never see a file without tables."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        connection = sqlite3.connect(temporary, timeout=_PATIENCE, isolation_level=None)
-        try:
-            keep_write_ahead_log(connection, _PATIENCE)
-            connection.executescript(_TABLES)
-        finally:
-            connection.close()
-        with suppress(FileExistsError):
+        with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+            made = Path(folder, self.path.name)
+            with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+                keep_write_ahead_log(connection, _PATIENCE)
+                connection.executescript(_TABLES)
             # link, unlike rename, fails where a file is.
-            os.link(temporary, self.path)
-        temporary.unlink()
+            with suppress(FileExistsError):
+                os.link(made, self.path)
 
     def _opened(self) -> sqlite3.Connection:
         inode = self.path.stat().st_ino
@@ -140,7 +134,7 @@ class AnalysisFile:
             move_aside(cache, folder, f"{self.path.name}: {error}")
             raise DamagedCache(f"the cache {cache} was damaged ({error}), and is made again: try again") from error
         except FileNotFoundError as error:
-            raise MissingAnalyses(f"there is no analysis of these results in {self.path.parent} yet") from error
+            raise MissingAnalyses(f"there is no analysis of these results in {cache} yet") from error
         except OSError as error:
             raise self._refused(error) from error
 

@@ -7,16 +7,16 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 
-from lockstep.alerts.analysis.analyse_and_publish import key_of
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.analysis.status import AnalysisStatus
-from lockstep.alerts.analysis.stored_analysis import published_at
+from lockstep.alerts.analysis.stored_analysis import analysed_at
 from lockstep.history.cache_folder import DamagedCache, StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -47,8 +47,7 @@ class Findings:
         self.repo = repo
         self.packages = tuple(packages)
         self._analyst = runner
-        #: When the findings of the last key were published.
-        self._published = ("", 0.0)
+        self._last: Mapping[tuple[str, str], float] = {}
 
     @property
     def thresholds(self) -> Thresholds:
@@ -66,13 +65,12 @@ class Findings:
         """
         if machine not in results.machines:
             return None
-        published = self._published_at(results)
-        if published:
-            try:
-                return _read_findings(results, self._file, machine, self.thresholds, published)
-            except StoreError:
-                # The file was deleted or damaged, or an analysis of newer results has deleted these findings.
-                self._published = ("", 0.0)
+        try:
+            if (at := self._analysed_at(results)[machine]) is not None:
+                return _read_findings(results, self._file, machine, self.thresholds, at)
+        except StoreError:
+            # The file was deleted or damaged, or an analysis of newer results has deleted these findings.
+            self._last = {}
         self.request_analysis(results)
         return None
 
@@ -80,13 +78,14 @@ class Findings:
         """Start an analysis of the results if necessary; return at once."""
         if self._analyst:
             # The alerts are written after the findings, so alerts may be missing even if findings exist.
-            self._analyst.request_analysis(results, missing=not self._published_at(results))
+            self._analyst.request_analysis(results, missing=self._incomplete(results))
 
     def version(self, results: Results) -> str:
         """Return a text that changes whenever the results, their findings or the alerts of an analysis change."""
         status = self._analyst.status if self._analyst else AnalysisStatus()
         # The alerts are stored after the findings, shortly before the analysis succeeds.
-        return f"{self._key(results)}.{self._published_at(results)}.{status.succeeded}.{status.text}"
+        parts = _key(results, self.thresholds), *self._analysed_at(results).values(), status.succeeded, status.text
+        return ".".join(map(str, parts))
 
     @property
     def trouble(self) -> str:
@@ -98,27 +97,35 @@ class Findings:
 
     def busy(self, results: Results) -> bool:
         """Return whether findings are missing and an analysis is running."""
-        return not self._published_at(results) and self._analyst is not None and self._analyst.busy
+        return self._analyst is not None and self._analyst.busy and self._incomplete(results)
 
-    def _key(self, results: Results) -> str:
-        return _key(results, self.thresholds, self.repo, self.packages)
+    def _incomplete(self, results: Results) -> bool:
+        return None in self._analysed_at(results).values()
 
-    def _published_at(self, results: Results) -> float:
-        """Return when the findings were published, in seconds since 1970; 0.0 if there are none.
+    def _analysed_at(self, results: Results) -> dict[str, float | None]:
+        """Return when each machine was analysed, in seconds since 1970; ``None`` if it must still be analysed.
 
         While the disk refuses to read, the last answer stays.
         """
-        key = self._key(results)
         try:
-            self._published = key, published_at(self._file, key)
+            self._last = analysed_at(self._file)
         except DamagedCache:
-            self._published = key, 0.0
+            self._last = {}
         except StoreError:
             pass
-        return self._published[1] if self._published[0] == key else 0.0
+        # A machine that measured no commit of the line is not analysed.
+        return {
+            machine: self._last.get((machine, results.state(machine)), None if results.on_line(machine) else 0.0)
+            for machine in results.machines
+        }
 
 
-_key = remembered(key_of)
+@remembered
+def _key(results: Results, thresholds: Thresholds) -> str:
+    """Return a digest that changes whenever the results or the thresholds change."""
+    states = [f"{machine} {results.state(machine)}" for machine in results.machines]
+    texts = [*states, *(commit.hash for commit in results.commits()), repr(thresholds)]
+    return blake2b("\n".join(texts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()
 
 
 @lru_cache(maxsize=8)
@@ -128,6 +135,6 @@ def _thresholds(file: Path, _stamp: int) -> Thresholds:
 
 @remembered
 def _read_findings(
-    results: Results, file: AnalysisFile, machine: str, thresholds: Thresholds, _published: float
+    results: Results, file: AnalysisFile, machine: str, thresholds: Thresholds, _analysed_at: float
 ) -> MachineFindings:
     return MachineFindings(file, results, machine, thresholds)

@@ -46,10 +46,12 @@ class AnalysisRunner:
         turn: path of the lock file, which is created if necessary. Runners with the same lock file run one after
             another, even in different processes. If they also have the same options and state, they share a status
             file in the folder of the lock file.
+        thresholds: the file of thresholds, whose change makes an analysis due; ``None`` if there is none.
     """
 
-    def __init__(self, options: Sequence[str], state: str, turn: Path) -> None:
+    def __init__(self, options: Sequence[str], state: str, turn: Path, thresholds: Path | None = None) -> None:
         self._turn = turn
+        self._thresholds = thresholds
         digest = blake2b("\0".join((*options, state)).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
         self._path = turn.with_name(f"analysis-{digest}.json")
         program = "from lockstep.processes.end_with_parent import end_with_parent; end_with_parent()\n"
@@ -79,15 +81,23 @@ class AnalysisRunner:
             missing: whether the findings for the dashboard's pages are missing.
         """
         with self._lock:
-            if self.busy or not _due(self.status, _digest(results), missing):
+            digest = self._digest(results)
+            if self.busy or not _due(self.status, digest, missing):
                 return
-            self._running = threading.Thread(target=self._analyse, args=(_digest(results), missing), daemon=True)
+            self._running = threading.Thread(target=self._analyse, args=(digest, missing), daemon=True)
             self._running.start()
 
     def wait(self, seconds: float) -> None:
         """Wait until this runner is not busy, but at most ``seconds``."""
         if self._running:
             self._running.join(seconds)
+
+    def _digest(self, results: Results) -> str:
+        """Return a digest that changes whenever the points of the results or the thresholds change."""
+        states = [f"{machine} {results.state(machine)}" for machine in results.machines]
+        if self._thresholds and self._thresholds.exists():
+            states.append(str(self._thresholds.stat().st_mtime_ns))
+        return blake2b("\n".join(states).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
     def _analyse(self, digest: str, missing: bool) -> None:
         try:
@@ -133,9 +143,3 @@ def _due(status: AnalysisStatus, digest: str, missing: bool) -> bool:
         return abs(now - status.ended) >= min(_RETRY_S * 2.0 ** (status.failures - 1), _MISSING_S)
     age = abs(now - status.succeeded)
     return status.of != digest or age >= (_MISSING_S if missing else _REPEAT_S)
-
-
-def _digest(results: Results) -> str:
-    """Return a digest that changes whenever the points of the results change."""
-    states = [f"{machine} {results.state(machine)}" for machine in results.machines]
-    return blake2b("\n".join(states).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

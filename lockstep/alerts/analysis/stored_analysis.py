@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed, unpacked
@@ -18,8 +18,6 @@ from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Level, Noise
 from lockstep.detect.series_state import SeriesState
 from lockstep.record.series_name import SeriesName
-
-_FOUND = tuple(field.name for field in fields(Change))
 
 #: Seconds before analyses of earlier results are deleted, because pages may still read them.
 _KEEP_S = 600.0
@@ -100,16 +98,8 @@ def _changes_from_json(parts: Mapping[str, Any], rows: Iterable[Mapping[str, Any
 
 
 def found_json(found: Analysis) -> str:
-    """Return what the detector found in a series as JSON, for ``found_from_json``."""
-    return json.dumps(
-        [
-            [[getattr(change, name) for name in _FOUND] for change in found.changes],
-            found.reports,
-            [[level.start, level.stop, level.value] for level in found.levels],
-            [found.noise.scale, found.noise.measure],
-            found.mde,
-        ]
-    )
+    """Return what the detector found in a series as JSON, for ``found_from_json``: each object as a list."""
+    return json.dumps(found, default=lambda part: [getattr(part, name) for name in part.__slots__])
 
 
 def found_from_json(text: str) -> Analysis:
@@ -169,7 +159,7 @@ def read_known(file: AnalysisFile, machine: str) -> dict[tuple[int, int], Known]
 def write_analysis(
     file: AnalysisFile, analysis: MachineAnalysis, state: str, ranges: str, detected: Sequence[DetectedSeries]
 ) -> None:
-    """Write an analysis of a machine, for ``read_analysis`` and ``read_known``."""
+    """Write an analysis of a machine, for ``read_analysis`` and ``read_known``; delete those that it replaces."""
     parts, changes = _changes_json(analysis.changes)
     alerts = [to_json(alert) for alert in analysis.freshness]
     series = [[*name, number] for name, number in analysis.series.items()]
@@ -192,29 +182,15 @@ def write_analysis(
                 for series in detected
             ),
         )
+        old = "DELETE FROM analysis WHERE machine = ? AND id != ? AND at < ?"
+        connection.execute(old, (analysis.machine, number, time.time() - _KEEP_S))
 
 
-def publish(file: AnalysisFile, key: str) -> None:
-    """Write that all machines are analysed, and delete older analyses that nobody needs.
-
-    Args:
-        key: a text that changes whenever the findings may.
-    """
-    with file.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO publication VALUES (?, ?)", (key, time.time()))
-        old = time.time() - _KEEP_S
-        connection.execute("DELETE FROM publication WHERE key != ? AND at < ?", (key, old))
-        connection.execute(
-            "DELETE FROM analysis WHERE id NOT IN (SELECT max(id) FROM analysis GROUP BY machine) AND at < ?", (old,)
-        )
-    file.shorten_log()
-
-
-def published_at(file: AnalysisFile, key: str) -> float:
-    """Return when this key was published, in seconds since 1970; 0.0 if it was not."""
+def analysed_at(file: AnalysisFile) -> dict[tuple[str, str], float]:
+    """Return when each machine was analysed, in seconds since 1970, by the machine and ``Results.state``."""
     try:
         with file.reading() as connection:
-            [at] = connection.execute("SELECT max(at) FROM publication WHERE key = ?", (key,)).fetchone()
-            return at or 0.0
+            rows = connection.execute("SELECT machine, state, max(at) FROM analysis GROUP BY machine, state")
+            return {(machine, state): at for machine, state, at in rows}
     except MissingAnalyses:
-        return 0.0
+        return {}
