@@ -25,7 +25,7 @@ from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError,
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.story import tell
-from lockstep.alerts.text import amount, by, interval, left, status
+from lockstep.alerts.text import amount, by, interval, left, location, status
 from lockstep.compare.series_status import keys_by_name
 from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
@@ -38,30 +38,29 @@ MOST_SERIES = 100
 _HEAD = ("Series", "Change", "95 % interval", "Still", "Last 3", "Sure", "Cause", "Quantity")
 
 
-def layout(service: AlertService | None, security: RequestSecurity, number: str) -> Any:
-    """Return the page of an alert. ``number`` is the alert's number as text, from the address."""
+def layout(service: AlertService | None, security: RequestSecurity, number: str) -> tuple[Any, str]:
+    """Return the page of an alert, and its title. ``number`` is the alert's number as text, from the address."""
     back_line = html.P(dcc.Link("Alerts", href=link("/alerts"), className="link"))
     if service is None or not number.isdecimal() or len(number) > 9:
-        return notice("There is no such alert", back_line)
+        return notice("There is no such alert", back_line), ""
     try:
         tracked = service.alerts.alert(int(number))
     except NoSuchAlert:
-        return notice(f"There is no alert {number}", back_line)
+        return notice(f"There is no alert {number}", back_line), ""
     crumbs = [
         dcc.Link("Alerts", href=link("/alerts"), className="link"),
         html.Span("/"),
         html.Span(f"No. {tracked.id}"),
     ]
-    return html.Main(
-        [
-            html.Div(crumbs, className="crumbs"),
-            dcc.Store(id="alert-number", data=tracked.id),
-            html.Div(waiting(), id="alert-body"),
-            html.H2("Act", hidden=not security.who),
-            form(security),
-            html.Div(id="alert-log"),
-        ]
-    )
+    parts = [
+        html.Div(crumbs, className="crumbs"),
+        dcc.Store(id="alert-number", data=tracked.id),
+        html.Div(waiting(), id="alert-body"),
+        html.H2("Act", hidden=not security.who),
+        form(security),
+        html.Div(id="alert-log"),
+    ]
+    return html.Main(parts), f"No. {tracked.id} {location(tracked.alert)} · Lockstep"
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService, security: RequestSecurity) -> None:

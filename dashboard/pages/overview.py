@@ -12,7 +12,16 @@ from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
 from dashboard.pages.controls import choice, menu, search_field
-from dashboard.pages.overview_answer import MOST_NEWS, answer, counted, news, since_when
+from dashboard.pages.overview_answer import (
+    MOST_NEWS,
+    NO_ALERTS,
+    answer,
+    counted,
+    direction_rule,
+    elsewhere,
+    news,
+    since_when,
+)
 from dashboard.pages.overview_choice import (
     Choice,
     chosen,
@@ -111,11 +120,11 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     ) -> tuple[Any, ...]:
         results = store.current()
         made = chosen(results, findings, machine, l2, quantity, since, visit)
-        open_alerts = service.open_on(machine, MOST_NEWS) if service else OpenAlerts((), {}, {})
+        open_alerts = service.open_on(machine, MOST_NEWS) if service else NO_ALERTS
         muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
         return (
-            [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted)],
-            [*news(results, open_alerts, machine), *drawn(results, made)],
+            [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted, open_alerts)],
+            [*news(results, open_alerts, machine), *drawn(results, made, muted)],
         )
 
     @app.callback(
@@ -145,10 +154,10 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
 
 @remembered
-def drawn(results: Results, choice: Choice) -> list[Any]:
+def drawn(results: Results, choice: Choice, muted: frozenset[str] = frozenset()) -> list[Any]:
     """Return what is computed from all series of the choice: their counts by verdict, and the table of families."""
     shown = of_choice(results, choice)
-    return [*counted(shown, choice.findings), families(results, shown)]
+    return [*counted(shown, choice.findings, muted), families(results, shown)]
 
 
 def statuses_of(results: Results, machine: str, since: str, visit: int, findings: Findings) -> Statuses:
@@ -158,11 +167,17 @@ def statuses_of(results: Results, machine: str, since: str, visit: int, findings
 
 
 def said(
-    results: Results, machine: str, since: str, visit: int, findings: Findings, muted: frozenset[str] = frozenset()
+    results: Results,
+    machine: str,
+    since: str,
+    visit: int,
+    findings: Findings,
+    muted: frozenset[str] = frozenset(),
+    alerts: OpenAlerts = NO_ALERTS,
 ) -> list[Any]:
     """Return the page's first lines: whether anything became slower, and what is compared with what.
 
-    ``muted``: the keys of the changes of muted alerts.
+    ``muted``: the keys of the changes of muted alerts; ``alerts``: the open ones, of all machines.
     """
     compared, machine_findings = reference(results, machine, since, visit), findings.of_machine(results, machine)
     if compared is None:
@@ -171,8 +186,10 @@ def said(
     when = since_when(results, machine, since, visit, compared)
     newer = compared.hash != results.commits(machine)[-1].hash
     return [
-        html.H1(answer(machine, everything, machine_findings, when, newer, muted), className="answer"),
+        html.H1(answer(machine, everything, machine_findings, when, newer, muted, alerts), className="answer"),
+        *elsewhere(alerts),
         html.P(_compared(results, machine, compared, everything), className="said dim"),
+        *(direction_rule(results, machine, everything) if newer and machine_findings else []),
         *scatter_line(machine, machine_findings),
     ]
 
@@ -214,7 +231,7 @@ def _trouble(findings: Findings) -> list[Any]:
 
 def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
     commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
-    fixed = {"visit": "your last visit, or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
+    fixed = {"visit": "last visit or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
     named = {commit.hash: f"{commit.short} {day(commit.date)} {commit.subject}".strip() for commit in commits}
     return [{"value": value, "label": text} for value, text in (fixed | named).items()]
 

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from dash import dcc, html
+from numpy.typing import NDArray
 
 from dashboard.address import OverviewAddress, SeriesAddress, link
 from dashboard.pages.overview_choice import TIME, label, quantity_of
-from dashboard.pages.parts import commit_link, count
+from dashboard.pages.parts import command_block, commit_link, count, day
 from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
-from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
-from lockstep.compare.series_status import Statuses
+from lockstep.compare.series_status import Statuses, names_by_key
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 
 #: Maximum number of alerts listed, and of other machines with open alerts.
 MOST_NEWS, MOST_ELSEWHERE = 3, 4
+
+NO_ALERTS = OpenAlerts((), {}, {})
 
 #: Quantities of which a larger number is a slowdown.
 _TIMES = (TIME, "host", "behind", "behind_speedup", "compile")
@@ -58,6 +60,7 @@ def answer(
     when: str,
     newer: bool,
     muted: frozenset[str] = frozenset(),
+    alerts: OpenAlerts = NO_ALERTS,
 ) -> list[Any]:
     """Return the line that says whether anything became slower, in words.
 
@@ -67,6 +70,7 @@ def answer(
         when: the words for the compared commit, see ``since_when``.
         newer: whether the machine measured anything after the compared commit.
         muted: the keys of the changes of muted alerts, which are only counted.
+        alerts: the machine's open alerts. With any, only new slowdowns can be missing.
     """
     if not newer:
         return [f"Nothing was measured on {machine} since {when}."]
@@ -75,59 +79,117 @@ def answer(
     # Exact quantities explain a time, and do not count here.
     timed = statuses.select(np.flatnonzero(~statuses.rows.exact))
     if not len(timed):
-        return [f"{machine} measures no time. Since {when}: {_worse(statuses)}."]
-    silent = np.array([_silenced(timed.changes.get(place, ()), muted) for place in range(len(timed))], dtype=bool)
-    silent &= timed.are("slower")
+        return [f"{machine} measures no time. Since {when}: ", *_worse(machine, statuses), "."]
+    silent = silenced(timed, muted)
     worse = timed.select(np.flatnonzero(timed.are("slower") & ~silent))
     kinds = [quantity_of(worse.rows.benchmark(place)) for place in range(len(worse))]
     is_time = np.array([kind in _TIMES for kind in kinds], dtype=bool)
     slow, other = worse.select(np.flatnonzero(is_time)), worse.select(np.flatnonzero(~is_time))
-    failed, changed = int(timed.news.sum()), int(timed.are("changed").sum())
+    failed, changed = int(timed.news.sum()), timed.select(np.flatnonzero(timed.are("changed")))
     parts: list[Any] = []
     if len(slow):
         numbers = Counter(kind for kind in kinds if kind in _TIMES).most_common()
         text = " and ".join(f"{count(number, 'slowdown')} of {label(kind)}" for kind, number in numbers)
-        parts += [text, *_largest(slow)]
+        parts += [text, *_largest(slow, alerts)]
     if len(other):
-        parts += ["; " if parts else "", f"{count(len(other), 'other number')} became worse", *_largest(other)]
+        parts += ["; " if parts else "", f"{count(len(other), 'other number')} became worse", *_largest(other, alerts)]
     if failed:
         parts += ["; " if parts else "", f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"]
-    if changed:
-        parts += ["; " if parts else "", f"{count(changed, 'number')} changed whose better direction nobody has stated"]
+    if len(changed):
+        text = f"{count(len(changed), 'number')} changed whose better direction nobody has stated"
+        parts += ["; " if parts else "", text, *_largest(changed, alerts)]
     if silent.any():
         parts += ["; " if parts else "", count(int(silent.sum()), "muted slowdown")]
+    known = f"{count(alerts.total, 'alert')} {'is' if alerts.total == 1 else 'are'} open" if alerts.total else ""
     if parts:
-        return [f"On {machine} since {when}: ", *([] if len(slow) else ["nothing got slower; "]), *parts, "."]
+        # A number that changed may be a slowdown, if its direction is unknown.
+        none = "no new slowdown; " if known else "nothing got slower; "
+        start = [] if len(slow) or len(changed) else [none]
+        return [
+            f"On {machine} since {when}: ",
+            *start,
+            *parts,
+            *([f"; {known}"] if known and not len(slow) else []),
+            ".",
+        ]
     compared = ~np.isnan(timed.worse)
     if not compared.any():
         return [f"Nothing can be compared on {machine} since {when}: no series was measured at both commits."]
     if np.isnan(timed.noise[compared]).all():
         return [f"No slowdown is confirmed on {machine} since {when}: too few commits to know the noise."]
+    if known:
+        return [f"No new slowdown on {machine} since {when}; {known}."]
     return [f"Nothing got slower on {machine} since {when}."]
 
 
-def _silenced(changes: Sequence[FoundChange], muted: frozenset[str]) -> bool:
-    """Return whether all changes of a series for the worse belong to muted alerts, and there are any."""
-    worse = [change.key for change in changes if change.sense == "worse"]
-    return bool(worse) and muted.issuperset(worse)
+def elsewhere(alerts: OpenAlerts) -> list[Any]:
+    """Return the line that names the gravest open alert of the other machines; [] if nothing is open there."""
+    if alerts.gravest is None:
+        return []
+    number = sum(alerts.elsewhere.values())
+    words = (
+        f"Elsewhere {count(number, 'alert')} {'is' if number == 1 else 'are'} open{', the gravest' * (number > 1)}: "
+    )
+    href = link(f"/alert/{alerts.gravest.id}")
+    return [
+        html.P([words, dcc.Link(headline(alerts.gravest.alert), href=href, className="link"), "."], className="said")
+    ]
 
 
-def _worse(statuses: Statuses) -> str:
-    number = int(statuses.are("slower").sum())
-    return f"{whole(number)} compiled quantities became worse" if number else "no compiled quantity became worse"
+def direction_rule(results: Results, machine: str, statuses: Statuses) -> list[Any]:
+    """Return the folded rule of thresholds.toml that states a direction for the largest change that lacks one."""
+    changed = statuses.select(np.flatnonzero(statuses.are("changed") & ~statuses.rows.exact))
+    key = changed.rows.key_at(_place_of_largest(changed)) if len(changed) else None
+    name = next(iter(names_by_key(results, machine).get(key, ())), None) if key else None
+    if name is None:
+        return []
+    match = ", ".join(f"{part} = {json.dumps(text)}" for part in ("suite", "variant") if (text := getattr(name, part)))
+    rule = f'[[rule]]\nmatch = {{ {match} }}\nbetter = "lower"    # or "higher", or "neither"'
+    summary = html.Summary("State in thresholds.toml which direction is better")
+    return [html.Details([summary, command_block(rule, "Rule for thresholds.toml")], className="reproduce")]
 
 
-def _largest(statuses: Statuses) -> list[Any]:
-    """Return the words that name the largest of these changes, with a link to its series."""
-    largest = int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
+def silenced(statuses: Statuses, muted: frozenset[str]) -> NDArray[np.bool_]:
+    """Return a mask of the slower series all of whose changes for the worse belong to muted alerts."""
+    slower = statuses.are("slower")
+    for place in np.flatnonzero(slower).tolist():
+        worse = [change.key for change in statuses.changes.get(place, ()) if change.sense == "worse"]
+        slower[place] = bool(worse) and muted.issuperset(worse)
+    return slower
+
+
+def _worse(machine: str, statuses: Statuses) -> list[Any]:
+    """Return the number of compiled quantities that became worse, with a link to each kind of them."""
+    places = np.flatnonzero(statuses.are("slower")).tolist()
+    kinds = Counter(quantity_of(statuses.rows.benchmark(place)) for place in places)
+    parts: list[Any] = []
+    for kind, number in kinds.most_common():
+        href = OverviewAddress(machine, quantity=kind).link()
+        parts += [
+            ", " if parts else ": ",
+            html.A(f"{label(kind)} of {count(number, 'case')}", href=href, className="link"),
+        ]
+    return [f"{whole(len(places)) if places else 'no'} compiled quantities became worse", *parts]
+
+
+def _largest(statuses: Statuses, alerts: OpenAlerts) -> list[Any]:
+    """Return the words that name the largest of these changes, with a link to its alert, or else to its series."""
+    largest = _place_of_largest(statuses)
     key, moved = statuses.rows.key_at(largest), float(statuses.moved[largest])
     name = f"{key.suite} {key.variant}".rstrip() + ("" if math.isnan(moved) else f" {change(moved)}")
     parts: list[Any] = [", the largest " if len(statuses) > 1 else ": "]
-    parts.append(html.A(name, href=SeriesAddress(*key).link(), className="link"))
+    changes = {change.key for change in statuses.changes.get(largest, ())}
+    told = (one.id for one in alerts.first if changes & {member.key for member in one.alert.members})
+    href = next((link(f"/alert/{number}") for number in told), SeriesAddress(*key).link())
+    parts.append(html.A(name, href=href, className="link"))
     return [*parts, html.Span(f" at {key.case} {key.l2}".rstrip(), className="mono")] if key.case else parts
 
 
-def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
+def _place_of_largest(statuses: Statuses) -> int:
+    return int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
+
+
+def counted(statuses: Statuses, findings: MachineFindings | None, muted: frozenset[str] = frozenset()) -> list[Any]:
     """Return buttons that count the shown series by verdict and filter the table; verdicts without series have none."""
     if findings is None and not statuses.rows.exact.all():
         return []
@@ -138,6 +200,8 @@ def counted(statuses: Statuses, findings: MachineFindings | None) -> list[Any]:
         number = int(statuses.are(verdict).sum())
         words = "no longer measured" if verdict == "not measured" else word(verdict, exact)
         if number:
+            silent = int(silenced(statuses, muted).sum()) if verdict == "slower" else 0
+            words += f", {whole(silent)} of them muted" if silent else ""
             buttons.append(_button(verdict, f"{SIGNS[verdict]} {whole(number)} {words}"))
     bare = np.isin(statuses.differences.verdict, [LOUDEST.index(verdict) for verdict in CHANGED])
     unconfirmed = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
@@ -174,6 +238,8 @@ def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[A
         more += [" · ", dcc.Link(text, href=link("/alerts", state="open"), className="link")]
     if more:
         lines.append(html.Li(more, className="dim"))
+    if open_alerts.first:
+        lines.insert(0, html.Li("Open alerts, each against the level before its change", className="dim"))
     return [html.Ul(lines, className="news")] if lines else []
 
 
@@ -186,6 +252,8 @@ def _line(results: Results, listed: Tracked) -> Any:
     words: list[Any] = [sign, dcc.Link(headline(alert), href=link(f"/alert/{listed.id}"), className="link plain-link")]
     if why := explain(alert):
         words.append(html.Span(f" · {why}", className="dim"))
+    if alert.since:
+        words.append(html.Span(f" · since {day(alert.since)}", className="dim"))
     if listed.state == "acknowledged":
         words.append(html.Span(" · acknowledged", className="dim"))
     if alert.members:

@@ -28,15 +28,17 @@ _ENDED_MS = 7 * 86_400_000
 
 @remembered
 def opening_machine(results: Results) -> str:
-    """Return the machine that the overview shows first: the one with the most commits among those that still measure.
+    """Return the machine that the overview shows first: of the long histories that still grow, the longest.
 
-    A machine still measures if it measured in the week before the newest number of any machine. A target that was only
+    A history is long if it has at least half as many commits as any other, so that a laptop with one test run does not
+    count. It still grows if it was measured in the week before the newest number of them all. A target that was only
     compiled for is shown only if no machine has measured.
     """
     measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
-    at = {name: _measured_at(results, name) for name in measured}
-    recent = (name for name in measured if at[name] >= max(at.values()) - _ENDED_MS)
-    return max(recent, key=lambda name: (len(results.commits(name)), at[name], name))
+    commits = {name: len(results.commits(name)) for name in measured}
+    at = {name: _measured_at(results, name) for name in measured if 2 * commits[name] >= max(commits.values())}
+    growing = (name for name in at if at[name] >= max(at.values()) - _ENDED_MS)
+    return max(growing, key=lambda name: (commits[name], at[name], name))
 
 
 def _is_measured(results: Results, machine: str) -> bool:

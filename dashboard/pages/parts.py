@@ -61,6 +61,12 @@ def notice(title: str, *children: Any) -> Any:
     return html.Main(html.Section([dmc.Title(title, order=1, size="h3"), *children], className="notice"))
 
 
+def notice_of(shown: Any) -> str:
+    """Return the title of a page that is a notice; "" for other pages."""
+    section = shown.children
+    return str(section.children[0].children) if getattr(section, "className", "") == "notice" else ""
+
+
 def problem_list(problems: Sequence[Problem]) -> Any:
     """Return a list of the result files that could not be read, with reasons."""
     shown = [html.Li([mono(problem.path), html.Span(f": {problem.what}")]) for problem in problems[:MOST_PROBLEMS]]

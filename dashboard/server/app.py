@@ -9,13 +9,14 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, redirect, send_file
 
-from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link, parse
+from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link, parse, query_values
 from dashboard.api.routes import create_api
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_checks import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
-from dashboard.pages.parts import back_link, nothing_measured, notice, waiting
+from dashboard.pages.overview_choice import opening_machine
+from dashboard.pages.parts import back_link, nothing_measured, notice, notice_of, waiting
 from dashboard.server.polls import add_live, shown_version
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
@@ -101,7 +102,8 @@ def create_app(
         # The page is read after this version. If something changes in between, the next poll fills the page again.
         version = shown_version(store, findings, service)
         shown, title = page(store, (path or "/").removeprefix(root) or "/", search or "", service, security, findings)
-        return shown, title, version
+        # The title of a notice says what there is not.
+        return shown, f"{said} · Lockstep" if (said := notice_of(shown)) else title, version
 
     clientside: Any = app.clientside_callback
     clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
@@ -150,26 +152,28 @@ def page(
     if path == "/alerts":
         return alerts.layout(service, search), "Alerts · Lockstep"
     if path.startswith("/alert/") and security is not None:
-        number = path.removeprefix("/alert/")
-        return alert.layout(service, security, number), f"Alert {number} · Lockstep"
+        return alert.layout(service, security, path.removeprefix("/alert/"))
     results = store.current()
     if not results.machines:
         return nothing_measured(results), "Lockstep"
     if path == "/compare":
-        return compare.layout(results, search), "Compare · Lockstep"
+        sides = [part for part in query_values(search, "bm", "bc", "hm", "hc").values() if part]
+        return compare.layout(
+            results, search
+        ), f"Compare {' '.join(part[:24] for part in sides)}".strip() + " · Lockstep"
     if path == "/machines":
         return machines.layout(), "Machines · Lockstep"
     match parse(path, search):
         case OverviewAddress() as address:
-            return overview.layout(results, address), "Lockstep"
+            return overview.layout(results, address), f"{address.machine or opening_machine(results)} · Lockstep"
         case CommitAddress() as address:
-            return commit.layout(results, address), f"{address.commit[:8]} · Lockstep"
+            return commit.layout(results, address), f"{address.commit[:8]} {address.machine}".strip() + " · Lockstep"
         case SeriesAddress() as address:
-            return series.layout(results, address), f"{address.suite} {address.variant} · Lockstep"
+            return series.layout(results, address), f"{address.suite} {address.variant} {address.case} · Lockstep"
         case FamilyAddress() as address:
             measured = address.machine in results.machines
             known = findings.of_machine(results, address.machine) if findings and measured else None
-            return family.layout(results, address, known), f"{address.suite} · Lockstep"
+            return family.layout(results, address, known), f"{address.suite} on {address.machine} · Lockstep"
     return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
 
 

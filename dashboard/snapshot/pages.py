@@ -95,10 +95,12 @@ class Snapshot:
         links = [part for other in others for part in (" · ", other)][1:]
         return html.Main(
             [
-                *overview.said(self.results, machine, "7d", 0, self.findings, self.muted[machine]),
+                *overview.said(
+                    self.results, machine, "7d", 0, self.findings, self.muted[machine], self.open_alerts[machine]
+                ),
                 html.P(["Machines: ", *links], className="said"),
                 *news(self.results, self.open_alerts[machine], machine),
-                *overview.drawn(self.results, self._choice(machine)),
+                *overview.drawn(self.results, self._choice(machine), self.muted[machine]),
             ]
         )
 

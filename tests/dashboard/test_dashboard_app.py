@@ -88,7 +88,7 @@ def test_shapes_of_which_nothing_runs_here_are_left_out(tmp_path):
 
 
 def test_the_overview_says_what_is_loaded(client):
-    assert call(client, "page.children", "/", state=("",))["title"] == {"data": "Lockstep"}
+    assert call(client, "page.children", "/", state=("",))["title"] == {"data": f"{MACHINE} · Lockstep"}
     said = call(client, "overview-said.children", MACHINE, "cold", "all", "time", 0, None)
     assert "cccccccc" in json.dumps(said)
 
@@ -282,7 +282,7 @@ def test_a_wrong_address_is_met_with_a_page(client, path):
 def test_another_machine_is_offered_where_one_has_none(store):
     shown, title = page(store, "/family/elsewhere/linear", "")
     assert MACHINE in words(shown)
-    assert title == "linear · Lockstep"
+    assert title == "linear on elsewhere · Lockstep"
 
 
 def test_choices_that_do_not_exist_are_replaced(store):

@@ -121,7 +121,7 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     assert row.locator("td").all_inner_texts() == [
         CASE, "splitk", "6.188 6.126–6.249", "1.900 1.870–1.920", "70.9", "2\u202f715", "21.7", "0.40", "ok",
     ]  # fmt: skip
-    assert page.title() == "linear · Lockstep"
+    assert page.title() == f"linear on {MACHINE} · Lockstep"
     assert fits(page)
     if size == "phone":
         # A tap on a chart reveals its buttons, which a pointer reveals elsewhere.
@@ -205,7 +205,7 @@ def test_markup_in_names_stays_text(visit, serve, tmp_path):
     page.locator("#family-trend .js-plotly-plot .points path").first.hover(force=True)
     page.locator(".hoverlayer text", has_text="<img").first.wait_for()
     assert page.locator("#page img").count() == 0
-    assert page.title() == "linear · Lockstep"
+    assert page.title() == f"linear on {MACHINE} · Lockstep"
 
 
 @pytest.mark.parametrize("size", SIZES)

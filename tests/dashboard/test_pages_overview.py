@@ -31,6 +31,7 @@ from dashboard.pages.overview_table import columns
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.pages_service import AlertService
@@ -55,7 +56,7 @@ def test_the_overview_opens_on_the_longest_history_that_still_grows(tmp_path):
     """Neither the machine with the most series, nor an older history that ended."""
     commits, results = commits_of(tmp_path / "repo", 20), tmp_path / "repo" / "results"
     write_history(results, "ended", commits[:12], lambda n: Here())
-    write_history(results, "long", commits, lambda n: Here(), first=17)
+    write_history(results, "long", commits, lambda n: Here(), first=12)
     write_history(results, "wide", commits, lambda n: Here(costs=dict.fromkeys(LEVELS, 1.0)), first=18)
     assert opening_machine(open_store(results).current()) == "long"
 
@@ -81,12 +82,17 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
 
     assert f"On {FAST} since" in headline()
     assert "2 slowdowns of time" in headline()
+    away = alerts.open_on(SLOW, MOST_NEWS)
+    line = words(overview.said(store.current(), SLOW, "all", 0, findings, alerts=away))
+    assert f"Elsewhere {sum(away.elsewhere.values())} alerts are open, the gravest: " in line
+    assert f"/alert/{away.gravest.id}" in line
     assert "muted" not in headline()
     [slower] = [one for one in told.first if one.alert.topic == "slower"]
     alerts.act(slower.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
     assert "slowdowns of time" not in headline()
     assert "nothing got slower" in headline()
     assert "2 muted slowdowns" in headline()
+    assert json.dumps("▼ 2 slower, 2 of them muted") in words(counted(stand(shown), picture, service.muted_on(FAST)))
     assert "1 muted" in words(news(store.current(), alerts.open_on(FAST, MOST_NEWS)))
 
 
@@ -133,6 +139,10 @@ def test_the_first_line_answers_whether_anything_became_slower(shown):
     assert "linear triton +7." in answered
     assert "1 case now fails" in answered
     assert f"Nothing got slower on {SLOW} since" in words(overview.said(store.current(), SLOW, "all", 0, findings))
+    older = OpenAlerts((), {"new": 2}, {})
+    quiet = words(overview.said(store.current(), SLOW, "all", 0, findings, alerts=older))
+    assert f"No new slowdown on {SLOW} since" in quiet
+    assert "; 2 alerts are open." in quiet
 
 
 def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_over(tmp_path):
@@ -153,7 +163,11 @@ def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_ov
     assert "nothing got slower; " in memory
     assert "became worse" in memory
     assert "slowdown" not in memory
-    assert "changed whose better direction nobody has stated" in answered("track", "things", 1.2)
+    things = answered("track", "things", 1.2)
+    assert "changed whose better direction nobody has stated" in things
+    assert "nothing got slower" not in things, "nobody knows"
+    assert "time_sort +20." in things
+    assert json.dumps('match = { suite = "sorting.TimeSort", variant = "time_sort" }')[1:-1] in things
 
 
 def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):

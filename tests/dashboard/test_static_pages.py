@@ -75,7 +75,7 @@ def test_the_pages_say_what_the_dashboard_says(site):
     overview = (site / FOLDER / _file("machine", FAST)).read_text()
     assert f"On {FAST} since " in overview
     assert "linear triton" in overview
-    assert "1 case now fails." in overview
+    assert "1 case now fails" in overview
     assert "slower by 7." in (site / FOLDER / "alerts.html").read_text() + overview
     family = (site / FOLDER / _file("family", FAST, "linear")).read_text()
     assert family.count("data-figure=") >= 5

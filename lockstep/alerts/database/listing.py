@@ -74,12 +74,14 @@ class OpenAlerts:
         states: number of the machine's open alerts by state.
         elsewhere: number of open alerts by machine, for the other machines.
         muted: number of the machine's muted alerts.
+        gravest: the most urgent open alert of all other machines; ``None`` if there is none.
     """
 
     first: tuple[Tracked, ...]
     states: Mapping[State, int]
     elsewhere: Mapping[str, int]
     muted: int = 0
+    gravest: Tracked | None = None
 
     @property
     def total(self) -> int:

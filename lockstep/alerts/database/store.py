@@ -76,8 +76,8 @@ class AlertStore:
         """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
         counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_([*OPEN, "muted"]))
         acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
-        numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN), ALERT.c.machine == machine)
-        numbers = numbers.order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc()).limit(limit)
+        numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN))
+        numbers = numbers.order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc())
         states: Counter[State] = Counter()
         elsewhere: Counter[str] = Counter()
         with self.database.read() as connection:
@@ -87,7 +87,9 @@ class AlertStore:
                 elif state != "muted":
                     elsewhere[name] += number
             muted = states.pop("muted", 0)
-            return OpenAlerts(_numbered(connection, numbers), states, elsewhere, muted)
+            first = _numbered(connection, numbers.where(ALERT.c.machine == machine).limit(limit))
+            others = _numbered(connection, numbers.where(ALERT.c.machine != machine).limit(1))
+            return OpenAlerts(first, states, elsewhere, muted, *others)
 
     def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic."""
