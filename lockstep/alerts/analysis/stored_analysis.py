@@ -104,13 +104,14 @@ def found_json(found: Analysis) -> str:
 
 def found_from_json(text: str) -> Analysis:
     """Return what ``found_json`` converted."""
-    changes, reports, levels, noise, mde = json.loads(text)
+    changes, reports, levels, noise, mde, unconfirmed = json.loads(text)
     return Analysis(
         changes=tuple(Change(*change) for change in changes),
         reports=tuple((index, newest) for index, newest in reports),
         levels=tuple(Level(*level) for level in levels),
         noise=Noise(*noise),
         mde=mde,
+        unconfirmed=unconfirmed and Change(*unconfirmed),
     )
 
 
