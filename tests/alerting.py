@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts, Step
 from lockstep.alerts.model import Alert, FoundChange
@@ -69,8 +69,8 @@ def altered(base: Step, **changes) -> Step:
     return replace(base, change=replace(base.change, **of_change), **of_step)
 
 
-def told(*steps: Step, **changes) -> list[ReportedChange]:
-    return [replace(ReportedChange(explained(one), since=1), **changes) for one in steps]
+def told(*steps: Step, **changes) -> list[FoundChange]:
+    return [replace(explained(one), **{"since": 1, **changes}) for one in steps]
 
 
 def alerts(*steps: Step, **changes) -> list[Alert]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from dataclasses import dataclass
 from typing import Literal
@@ -10,23 +9,13 @@ from typing import Literal
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.cause.found_change import FoundChange as FoundChange
+from lockstep.alerts.cause.found_change import Waiver as Waiver
 from lockstep.alerts.cause.suspects import CommitNote
 
 #: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one
 #: of the last five topics do not report changes of a number. They are called freshness alerts, see
 #: ``lockstep.alerts.analysis.stopped_series``. "renamed" and "version" are in older databases alone.
 Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
-
-
-@dataclass(frozen=True)
-class Waiver:
-    """The reason that ``thresholds.toml`` gives why a change needs no action.
-
-    ``until`` is the last day of a mute; ``None`` if the change is accepted for good.
-    """
-
-    because: str
-    until: datetime.date | None = None
 
 
 @dataclass(frozen=True)

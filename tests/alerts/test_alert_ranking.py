@@ -66,7 +66,7 @@ def test_a_step_of_several_machines_is_told_once():
 def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
     unknown = {"unknown": "no repository", "touched": None}
     steps = [step(10, by=0.2, name=series(family=f"f{number}"), **unknown) for number in range(4)]
-    changes = [replace(one, change=replace(one.change, flips=number < 3)) for number, one in enumerate(told(*steps))]
+    changes = [replace(one, flips=number < 3) for number, one in enumerate(told(*steps))]
     found = group(changes, COMMITS)
     assert {one.doubt for one in found} == {"most families of the machine return to earlier levels at that commit"}
     assert {one.doubt for one in group(changes[2:], COMMITS)} == {""}

@@ -209,7 +209,7 @@ def test_the_log_cannot_be_changed(store, statement):
 
 def test_improvements_old_changes_and_excuses_ask_nothing_of_anybody(store):
     sync(store, step(10, by=-0.1))
-    sync(store, step(10, by=-0.1), step(12, name=series(family="kda")), old=True)
+    sync(store, step(10, by=-0.1), step(12, name=series(family="kda")), too_old=True)
     assert states(store) == [("resolved", "recorded")] * 2
     accepted = [step(14, name=series(family="hgemm"))]
     sync(store, *accepted, waiver=Waiver("exact rounding"))
@@ -228,7 +228,7 @@ def test_a_slowdown_that_joins_an_improvement_is_reported(store):
 
 @pytest.mark.parametrize(
     "silent",
-    [{"old": True}, {"waiver": Waiver("exact rounding")}, {"waiver": Waiver("noisy rack", UNTIL)}, {"gone": True}],
+    [{"too_old": True}, {"waiver": Waiver("exact rounding")}, {"waiver": Waiver("noisy rack", UNTIL)}, {"gone": True}],
     ids=["old", "accepted", "muted", "gone"],
 )
 def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(store, silent):

@@ -315,8 +315,8 @@ def test_an_alert_is_gone_when_all_that_became_slower_went_back():
 
 
 def test_an_alert_is_as_new_as_its_newest_part():
-    old, new = told(step(), since=5, old=True), told(step(name=series(case="M=1")), since=7)
-    assert [(one.since, one.old) for one in (*group(old), *group(new), *group(old + new))] == [
+    old, new = told(step(), since=5, too_old=True), told(step(name=series(case="M=1")), since=7)
+    assert [(one.since, one.old) for one in (*group(old), *group(new), *group([*old, *new]))] == [
         (5, True),
         (7, False),
         (7, False),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project import KERNELS, Project, make_project
 
-from lockstep.alerts.analysis.grouping import ReportedChange, group
+from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.step_facts import levels
 from lockstep.alerts.bisection.alert_range import search_range
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
@@ -240,7 +240,7 @@ def test_the_range_of_the_measured_series_is_searched(tmp_path):
     narrow = altered(
         wide, series=replace(name, case="M=8,K=64"), good=commits[30], between=tuple(commits[31:35]), size=0.01
     )
-    [alert] = group([ReportedChange(explained(one)) for one in (wide, narrow)], commits)
+    [alert] = group([explained(one) for one in (wide, narrow)], commits)
     assert (alert.before, alert.after) == (commits[30], commits[34])
     span = search_range(Ranges(tmp_path / "repo", ("kernels",)), alert, alert.members[0])
     assert (span.good, span.bad) == (commits[26], commits[36])
@@ -282,7 +282,7 @@ def alert_of(state, commits, *ranges, by=20.0, **changes):
         ends = {"before": Facts(commits[good]), "after": Facts(commits[end]), "good": commits[good]}
         between = tuple(commits[good + 1 : end + 1])
         steps.append(step(good + 1, end, by=by - at, name=name, between=between, **ends, **changes))
-    told = [ReportedChange(explained(one)) for one in steps]
+    told = [explained(one) for one in steps]
     database = Database(state)
     AlertStore(database).sync(CurrentAlerts(group(told, commits), {"here": commits}))
     database.close()

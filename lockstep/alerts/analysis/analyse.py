@@ -13,14 +13,14 @@ from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
-from lockstep.alerts.analysis.grouping import ReportedChange, group
-from lockstep.alerts.analysis.judging import judged, threshold_of, unreported_because
-from lockstep.alerts.analysis.stopped_series import dead_machines, is_old, silence
+from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.analysis.judging import judged, unreported_because, with_waivers
+from lockstep.alerts.analysis.stopped_series import dead_machines, silence
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.update_alerts import CurrentAlerts
-from lockstep.alerts.model import Alert, FoundChange, Waiver
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.history.cache_folder import DamagedCache, only_one
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -120,9 +120,8 @@ def analyse_results(
         if silent and name not in quiet:
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
-    report = _Reporter(results, thresholds, now.date())
     unreported = {change.key: reason for change in changes if (reason := unreported_because(change, thresholds))}
-    reported = [report(change) for change in changes if change.key not in unreported]
+    reported = with_waivers((change for change in changes if change.key not in unreported), thresholds, results, now)
     dead = dead_machines(newest) - finished
     order = [commit.hash for commit in results.commits()]
     alerts = _noted(group(reported, order), ranges)
@@ -169,34 +168,3 @@ def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ..
 
 def _ms(time: datetime.datetime) -> int:
     return int(time.timestamp() * 1000)
-
-
-class _Reporter:
-    """Adds to a change what thresholds.toml says: the waiver, if one applies today, and the owner of the series."""
-
-    def __init__(self, results: Results, thresholds: Thresholds, today: datetime.date) -> None:
-        self._thresholds = thresholds
-        self._today = today
-        self._subjects = {commit.hash: commit.subject for commit in results.commits()}
-        self._commits = {
-            name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines
-        }
-
-    def __call__(self, change: FoundChange) -> ReportedChange:
-        name, threshold = change.series, threshold_of(change, self._thresholds)
-        commits = self._commits[name.machine]
-        place = (name.suite, name.variant, name.case, name.l2)
-        commit_texts = [text for commit in change.between for text in (commit, self._subjects.get(commit, ""))]
-        accept = None
-        if change.sense != "better":
-            accept = self._thresholds.accepted(*place, change.share, commit_texts, name.quantity)
-        mute = self._thresholds.muted(*place, self._today, name.quantity)
-        waiver = Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None
-        return ReportedChange(
-            change,
-            owner=threshold.owner,
-            since=commits[change.last][1],
-            small=threshold.min_effect,
-            old=is_old(change.last, commits),
-            waiver=waiver,
-        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lockstep.alerts.alert_ranking import loss_of_change, with_doubts
 from lockstep.alerts.cause.commit_ranges import Unknown
@@ -19,37 +19,7 @@ from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
 
 
-@dataclass(frozen=True)
-class ReportedChange:
-    """A change that passed the thresholds, with its owner, its age and its waiver.
-
-    Attributes:
-        owner: the owner of the series.
-        since: date of the last possible culprit of the change, ms since 1970.
-        small: relative change within which a series counts as back at its old level.
-        old: whether the change is too old to be reported.
-        waiver: why the change needs no action; ``None`` if it has no waiver.
-    """
-
-    change: FoundChange
-    owner: str = ""
-    since: int = 0
-    small: float = 0.01
-    old: bool = False
-    waiver: Waiver | None = None
-
-    @property
-    def gone(self) -> bool:
-        """Whether the series recovered: at most a fifth of the change is left."""
-        return self.change.left <= max(self.small * self.change.scale, abs(self.change.size) / 5)
-
-    @property
-    def urgent(self) -> bool:
-        """Whether the series became worse."""
-        return self.change.sense == "worse"
-
-
-def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[Alert]:
+def group(changes: Iterable[FoundChange], order: Sequence[str] = ()) -> list[Alert]:
     """Group changes into alerts, in the order of machine, family and range.
 
     Args:
@@ -60,10 +30,10 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
     position = {commit: index for index, commit in enumerate(order)}
     # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if
     # the same commits caused them.
-    families: dict[tuple[str, str, str], list[ReportedChange]] = defaultdict(list)
-    for reported in changes:
-        series = reported.change.series
-        families[series.machine, series.family, APART.get(series.quantity, "")].append(reported)
+    families: dict[tuple[str, str, str], list[FoundChange]] = defaultdict(list)
+    for change in changes:
+        series = change.series
+        families[series.machine, series.family, APART.get(series.quantity, "")].append(change)
     alerts = [
         _alert(machine, family, gathered, position)
         for (machine, family, _), members in sorted(families.items())
@@ -72,67 +42,65 @@ def group(changes: Iterable[ReportedChange], order: Sequence[str] = ()) -> list[
     return with_doubts(alerts, position)
 
 
-def _gather(changes: Sequence[ReportedChange]) -> list[list[ReportedChange]]:
+def _gather(changes: Sequence[FoundChange]) -> list[list[FoundChange]]:
     """Divide changes into groups in which all ranges share a commit.
 
     A slowdown's alert leaves out each gain whose range ends after the slowdown's. Such a gain may come from a later
     commit, and would make the slowdown look harmless.
     """
-    groups = _by_range(reported for reported in changes if reported.urgent)
-    alone: list[ReportedChange] = []
-    for gain in (reported for reported in changes if not reported.urgent):
-        joined = next((gathered for gathered in groups if _shares(gain.change, gathered)), alone)
+    groups = _by_range(change for change in changes if change.sense == "worse")
+    alone: list[FoundChange] = []
+    for gain in (change for change in changes if change.sense != "worse"):
+        joined = next((gathered for gathered in groups if _shares(gain, gathered)), alone)
         joined.append(gain)
-    return sorted([*groups, *_by_range(alone)], key=lambda gathered: gathered[0].change.last)
+    return sorted([*groups, *_by_range(alone)], key=lambda gathered: gathered[0].last)
 
 
-def _shares(gain: FoundChange, gathered: Sequence[ReportedChange]) -> bool:
+def _shares(gain: FoundChange, gathered: Sequence[FoundChange]) -> bool:
     """Return whether the range of a gain ends among the commits that all changes of a group share."""
-    begin = max(reported.change.first for reported in gathered)
-    return begin <= gain.last <= min(reported.change.last for reported in gathered)
+    begin = max(change.first for change in gathered)
+    return begin <= gain.last <= min(change.last for change in gathered)
 
 
-def _by_range(changes: Iterable[ReportedChange]) -> list[list[ReportedChange]]:
+def _by_range(changes: Iterable[FoundChange]) -> list[list[FoundChange]]:
     """Divide changes into the fewest groups in which all ranges share a commit.
 
     The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
     group's first range.
     """
-    groups: list[list[ReportedChange]] = []
-    for reported in sorted(changes, key=lambda reported: (reported.change.last, reported.change.first)):
-        if not groups or reported.change.first > groups[-1][0].change.last:
+    groups: list[list[FoundChange]] = []
+    for change in sorted(changes, key=lambda change: (change.last, change.first)):
+        if not groups or change.first > groups[-1][0].last:
             groups.append([])
-        groups[-1].append(reported)
+        groups[-1].append(change)
     return groups
 
 
-def _alert(machine: str, family: str, changes: Sequence[ReportedChange], position: Mapping[str, int]) -> Alert:
-    urgent = [reported for reported in changes if reported.urgent]
-    members = tuple(sorted((reported.change for reported in changes), key=_loudest))
+def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: Mapping[str, int]) -> Alert:
+    urgent = [change for change in changes if change.sense == "worse"]
+    members = tuple(sorted(changes, key=_loudest))
     topic: Topic = _TOPIC[members[0].sense]
     leading = [member for member in members if member.sense == members[0].sense]
     # An unknown range lists only measured commits, so it must not narrow a known range.
-    known = [reported for reported in changes if not reported.change.unknown] or changes
-    narrowest = min(known, key=lambda reported: len(reported.change.between))
-    shared = set.intersection(*(set(reported.change.between) for reported in known))
-    commits = tuple(c for c in narrowest.change.between if c in shared) or narrowest.change.between
-    before = (
-        _latest_before([reported.change.before for reported in known], commits, position) or narrowest.change.before
-    )
+    known = [change for change in changes if not change.unknown] or changes
+    narrowest = min(known, key=lambda change: len(change.between))
+    shared = set.intersection(*(set(change.between) for change in known))
+    commits = tuple(c for c in narrowest.between if c in shared) or narrowest.between
+    before = _latest_before([change.before for change in known], commits, position) or narrowest.before
     return Alert(
         topic=topic,
         machine=machine,
         family=family,
         before=before,
         commits=commits,
-        cause=_main_cause(leading, commits, narrowest.change.unknown),
+        cause=_main_cause(leading, commits, narrowest.unknown),
         members=members,
-        since=max(reported.since for reported in changes),
-        owner=", ".join(sorted({reported.owner for reported in changes if reported.owner})),
-        gone=bool(urgent) and all(reported.gone for reported in urgent),
-        old=all(reported.old for reported in changes),
+        since=max(change.since for change in changes),
+        owner=", ".join(sorted({change.owner for change in changes if change.owner})),
+        gone=bool(urgent) and all(change.gone for change in urgent),
+        old=all(change.too_old for change in changes),
         waiver=_waiver(urgent),
-        unknown=narrowest.change.unknown,
+        unknown=narrowest.unknown,
     )
 
 
@@ -147,9 +115,9 @@ def _loudest(member: FoundChange) -> tuple[int, float, float, SeriesName]:
     return _ORDER.index(member.sense), -(loss.score if loss else 0.0), -abs(member.weight), member.series
 
 
-def _waiver(urgent: Sequence[ReportedChange]) -> Waiver | None:
+def _waiver(urgent: Sequence[FoundChange]) -> Waiver | None:
     """Return the waiver that covers every urgent change: the mute that ends first, or else the first acceptance."""
-    waivers = [reported.waiver for reported in urgent if reported.waiver]
+    waivers = [change.waiver for change in urgent if change.waiver]
     if not waivers or len(waivers) < len(urgent):
         return None
     return min(waivers, key=lambda waiver: (waiver.until is None, waiver.until or datetime.date.max))

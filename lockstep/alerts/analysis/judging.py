@@ -1,13 +1,16 @@
-"""Judge changes by the thresholds: their better direction, whether they are reported, and why not."""
+"""Judge changes by the thresholds: their better direction, whether they are reported, why not, and who owns them."""
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.alerts.cause.found_change import FoundChange, Kind, Suppressed
+from lockstep.alerts.analysis.stopped_series import is_old
+from lockstep.alerts.cause.found_change import FoundChange, Kind, Suppressed, Waiver
+from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Threshold, Thresholds
 
@@ -27,7 +30,7 @@ def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[F
         if name.foreign:
             better = thresholds.better(*_place(name), otherwise=series_changes[0].better)
             series_changes = [change.directed(better) for change in series_changes]
-        threshold = threshold_of(series_changes[0], thresholds)
+        threshold = _threshold_of(series_changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
         largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
         levels = [0.0, *itertools.accumulate(change.size for change in series_changes)]
@@ -49,7 +52,7 @@ def _flips(levels: Sequence[float], place: int) -> bool:
     return as_bad or any(sign * level <= sign * old + near for level in levels[place + 2 :])
 
 
-def threshold_of(change: FoundChange, thresholds: Thresholds) -> Threshold:
+def _threshold_of(change: FoundChange, thresholds: Thresholds) -> Threshold:
     """Return the threshold for a change. Each difference of an exact quantity counts."""
     threshold = thresholds.of(*_place(change.series))
     return replace(threshold, min_effect=0.0) if change.counted else threshold
@@ -95,3 +98,27 @@ def unreported_because(change: FoundChange, thresholds: Thresholds) -> str:
     if change.new - change.old <= budget:
         return f"the budget in thresholds.toml lets {quantity} rise by {budget:g}"
     return ""
+
+
+def with_waivers(
+    changes: Iterable[FoundChange], thresholds: Thresholds, results: Results, now: datetime.datetime
+) -> Iterator[FoundChange]:
+    """Yield the reported changes with their owner and age, and the waiver that applies today."""
+    subjects = {commit.hash: commit.subject for commit in results.commits()}
+    commits = {name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines}
+    for change in changes:
+        name, threshold, measured = change.series, _threshold_of(change, thresholds), commits[change.series.machine]
+        place = (name.suite, name.variant, name.case, name.l2)
+        texts = [text for commit in change.between for text in (commit, subjects.get(commit, ""))]
+        accept = None
+        if change.sense != "better":
+            accept = thresholds.accepted(*place, change.share, texts, name.quantity)
+        mute = thresholds.muted(*place, now.date(), name.quantity)
+        yield replace(
+            change,
+            owner=threshold.owner,
+            waiver=Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None,
+            since=measured[change.last][1],
+            min_effect=threshold.min_effect,
+            too_old=is_old(change.last, measured),
+        )

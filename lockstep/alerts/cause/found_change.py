@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -76,6 +77,17 @@ class Cause:
         return any(fact.what in (MEASURED_ON_BOTH, MODELS_DIFFER) for fact in self.evidence)
 
 
+@dataclass(frozen=True)
+class Waiver:
+    """The reason that ``thresholds.toml`` gives why a change needs no action.
+
+    ``until`` is the last day of a mute; ``None`` if the change is accepted for good.
+    """
+
+    because: str
+    until: datetime.date | None = None
+
+
 #: The cause of a change that is not attributed yet.
 UNEXPLAINED = Cause("unexplained", "")
 
@@ -116,6 +128,10 @@ class FoundChange:
             place of the change is uncertain. If ``unknown`` is set, only measured commits are listed.
         unknown: why the commits between ``before`` and ``after`` are unknown; "" if they are known.
         suppressed: why the change is not reported; "" if the change is reported.
+        owner, waiver: the owner of the series, and why the change needs no action; of a reported change.
+        since: date of the last possible culprit, ms since 1970; 0 if the change is not reported.
+        min_effect: relative change within which the series counts as back at its old level.
+        too_old: whether the change is too old to be reported.
     """
 
     series: SeriesName
@@ -145,6 +161,11 @@ class FoundChange:
     between: tuple[str, ...] = field(default=(), compare=False)
     unknown: Unknown = field(default="", compare=False)
     suppressed: Suppressed = field(default="", compare=False)
+    owner: str = field(default="", compare=False)
+    waiver: Waiver | None = field(default=None, compare=False)
+    since: int = field(default=0, compare=False)
+    min_effect: float = field(default=0.01, compare=False)
+    too_old: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -194,6 +215,11 @@ class FoundChange:
         if self.better == "neither":
             return "changed"
         return "worse" if self.size > 0 else "better"
+
+    @property
+    def gone(self) -> bool:
+        """Whether the series recovered: at most a fifth of the change is left."""
+        return self.left <= max(self.min_effect * self.scale, abs(self.size) / 5)
 
     @property
     def counted(self) -> bool:
