@@ -122,6 +122,17 @@ def test_a_new_benchmark_version_does_not_hide_an_old_slowdown(planted):
     assert (alerts["slower"].commits, alerts["slower"].gone) == ((commits[AT],), False)
 
 
+def test_a_slowdown_that_was_mended_before_the_next_one_is_gone(tmp_path):
+    commits = commits_of(tmp_path / "repo", LENGTH)
+    levels = {12: 1.05, 20: 1.0, 28: 1.3}
+    at = lambda n: levels.get(max((start for start in levels if start <= n), default=0), 1.0)  # noqa: E731
+    write_history(tmp_path / "results", "h200", commits, lambda n: Here(slower=at(n)))
+    results = Store.open(tmp_path / "results", cache=tmp_path / "cache").current()
+    found = analyse_results(results, Thresholds(), Ranges(tmp_path / "repo"), NOW, AnalysisFile(tmp_path))
+    slower = {one.after: one.gone for one in found.alerts if one.topic == "slower"}
+    assert slower == {commits[12]: True, commits[28]: False}
+
+
 def test_kept_and_followed_until_it_is_closed(planted, tmp_path):
     _, _, picture, _ = planted
     store = AlertStore(Database(tmp_path / "alerts.sqlite"))

@@ -2,9 +2,10 @@
 
 import datetime
 
+import history
 import pytest
-from exact import code, write_exact_history
-from history import DAY_MS, START_MS, commits_of
+from exact import KEY, code, write_exact_history
+from history import DAY_MS, START_MS, Here, commits_of, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
@@ -80,6 +81,25 @@ def test_without_a_budget_of_its_own_a_quantity_explains_and_opens_no_alert(anal
     assert alerts(Thresholds()) == [(commits[4], "spills")]
     assert alerts(Thresholds(budget=(("spills", 511.0),))) == [(commits[4], "spills")]
     assert alerts(Thresholds(budget=(("spills", 512.0),))) == []
+
+
+def test_a_rise_beside_a_faster_time_of_the_same_commits_opens_no_alert(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "VARIANT", KEY.variant)
+    monkeypatch.setattr(history, "CASES", (KEY.case,))
+    root = tmp_path / "repo"
+    commits = commits_of(root, 12)
+    write_exact_history(root / "results", commits, lambda n: code(launches=1 if n < 6 else 2))
+    thresholds = Thresholds(budget=(("launches", 0.0),))
+
+    def alerts(slower):
+        write_history(root / "results", "h200", commits, slower)
+        results = Store.open(root / "results", cache=root.parent / "cache").current()
+        found = analyse_results(results, thresholds, Ranges(root, ("kernels",)), NOW, AnalysisFile(tmp_path / "found"))
+        return {one.machine for one in found.alerts if one.topic == "slower"}
+
+    assert alerts(lambda n: Here()) == {MACHINE}
+    assert alerts(lambda n: Here(slower=0.9 if n >= 6 else 1.0)) == set()
+    assert alerts(lambda n: Here(slower=0.9 if n >= 2 else 1.0)) == {MACHINE}, "the gain is of another commit"
 
 
 def test_a_fall_opens_no_alert_whatever_the_budget(analysed):

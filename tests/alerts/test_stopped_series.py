@@ -17,7 +17,7 @@ def reported(commits, named, state="number", numbers=None):
     """The reports of a series at these commits, of which the first ``numbers`` have a number."""
     commits = list(commits)
     numbers = len(commits) if numbers is None else numbers
-    return Reports(named, commits[0], commits[-1], commits[numbers - 1], state == "failed"), commits
+    return Reports(named, commits[0], commits[-1], commits[numbers - 1], numbers, state == "failed"), commits
 
 
 def report(commits, state="number", numbers=None, **name):
@@ -48,6 +48,11 @@ def test_a_case_that_is_missing_is_reported_after_three_commits():
         ("vanished", "linear", COMMITS[57][0], "there is no linear.triton M=1")
     ]
     assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
+
+
+def test_a_case_that_was_measured_twice_is_not_missed():
+    assert alerts_of(STEADY, report(range(60)), report(range(10, 13), case="M=1")) == []
+    assert len(alerts_of(STEADY, report(range(60)), report(range(10, 14), case="M=1"))) == 1
 
 
 def test_a_failing_case_is_reported_at_once():

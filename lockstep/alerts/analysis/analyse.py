@@ -14,7 +14,7 @@ from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.grouping import group
-from lockstep.alerts.analysis.judging import judged, unreported_because, with_waivers
+from lockstep.alerts.analysis.judging import commits_of_gains, judged, unreported_because, with_waivers
 from lockstep.alerts.analysis.stopped_series import dead_machines, silence
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
@@ -120,7 +120,8 @@ def analyse_results(
         if silent and name not in quiet:
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
-    unreported = {change.key: reason for change in changes if (reason := unreported_because(change, thresholds))}
+    gains = commits_of_gains(changes)
+    unreported = {c.key: reason for c in changes if (reason := unreported_because(c, thresholds, gains))}
     reported = with_waivers((change for change in changes if change.key not in unreported), thresholds, results, now)
     dead = dead_machines(newest) - finished
     order = [commit.hash for commit in results.commits()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.analysis.stopped_series import is_old
@@ -33,10 +34,16 @@ def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[F
         threshold = _threshold_of(series_changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
         largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
-        levels = [0.0, *itertools.accumulate(change.size for change in series_changes)]
+        levels = [0.0, *itertools.accumulate(change.size for change in series_changes if change.confirmed)]
         for place, change in enumerate(series_changes):
             suppressed = _suppression(change, threshold, largest)
-            yield replace(change, suppressed=suppressed, flips=_flips(levels, place))
+            flips = change.confirmed and _flips(levels, place)
+            yield replace(change, suppressed=suppressed, flips=flips, left=_left(levels, place, change))
+
+
+def _left(levels: Sequence[float], place: int, change: FoundChange) -> float:
+    """Return how much of a change is left; of a loss that was mended before a later one, what was left then."""
+    return min([change.left, *(level - levels[place] for level in levels[place + 2 :])])
 
 
 def _flips(levels: Sequence[float], place: int) -> bool:
@@ -84,8 +91,27 @@ _REASONS: Mapping[Suppressed, str] = {
 }
 
 
-def unreported_because(change: FoundChange, thresholds: Thresholds) -> str:
-    """Return why a change is in no alert; "" if it is in one. Compile times and falls of exact quantities never are."""
+def commits_of_gains(changes: Iterable[FoundChange]) -> dict[tuple[str, str, str], set[str]]:
+    """Return the commits that may have made a variant's case faster, on any machine, by suite, variant and case."""
+    gains: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for change in changes:
+        if change.sense == "better" and change.series.timed and not change.suppressed:
+            gains[_case(change)].update(change.between)
+    return gains
+
+
+def _case(change: FoundChange) -> tuple[str, str, str]:
+    return change.series.suite, change.series.variant, change.series.case
+
+
+def unreported_because(
+    change: FoundChange, thresholds: Thresholds, gains: Mapping[tuple[str, str, str], Collection[str]]
+) -> str:
+    """Return why a change is in no alert; "" if it is in one. Compile times and falls of exact quantities never are.
+
+    Args:
+        gains: see ``commits_of_gains``.
+    """
     if change.suppressed:
         return _REASONS[change.suppressed]
     if change.series.quantity == "compile":
@@ -97,6 +123,8 @@ def unreported_because(change: FoundChange, thresholds: Thresholds) -> str:
         return f"{quantity} explain a time; without a budget in thresholds.toml they open no alert"
     if change.new - change.old <= budget:
         return f"the budget in thresholds.toml lets {quantity} rise by {budget:g}"
+    if not set(change.between).isdisjoint(gains.get(_case(change), ())):
+        return "the time of the case fell in the same commits"
     return ""
 
 

@@ -24,8 +24,8 @@ from lockstep.history.model import STATES, Trend
 from lockstep.record.quantity import PAIRED
 from lockstep.record.series_name import SeriesName
 
-#: Number of measured commits without a number after which a series counts as gone. A series that fails is reported at
-#: its first failure.
+#: Number of measured commits without a number after which a series counts as gone, if it had more numbers. A series
+#: that fails is reported at its first failure.
 PATIENCE = 3
 
 #: Number of commits of any kind after which a family counts as gone, even if they measured few families.
@@ -56,6 +56,7 @@ class Reports:
     Attributes:
         first, last: the oldest and the newest commit with an entry.
         last_number: the newest commit with a number.
+        numbers: number of commits with a number.
         failing: whether the newest entry is a failure.
     """
 
@@ -63,6 +64,7 @@ class Reports:
     first: int
     last: int
     last_number: int
+    numbers: int
     failing: bool
 
     @property
@@ -80,7 +82,7 @@ def machine_reports(trends: Iterable[Trend]) -> Iterator[Reports]:
         numbers = np.flatnonzero((trend.state != _FAILED) & (trend.state != _ABSENT))
         if numbers.size and not (trend.benchmark.measured and name.quantity in PAIRED.values()):
             first, last, last_number = (int(trend.commit[at]) for at in (0, -1, numbers[-1]))
-            yield Reports(name, first, last, last_number, bool(trend.state[-1] == _FAILED))
+            yield Reports(name, first, last, last_number, numbers.size, bool(trend.state[-1] == _FAILED))
 
 
 def freshness(
@@ -111,7 +113,7 @@ def freshness(
         first = next(iter(later[bisect_right(later, last) :]), last)
         if fails:
             failing[first].append(one)
-        elif _after(later, last) >= PATIENCE:
+        elif one.numbers > PATIENCE and _after(later, last) >= PATIENCE:
             gone[first].append(one)
     for first in sorted(failing.keys() | gone.keys()):
         yield _alert(machine, commits, first, failing[first], gone[first], reports)
