@@ -160,8 +160,10 @@ def finished(
     below = [_crosses(failed, scheme) | _height(layout, [0.03] * len(failed))] if failed else []
     above = []
     if marks:
-        heights = _height(layout, [0.88 if mark.beside else 0.96 for mark in marks])
-        above = [_signs(marks, sum(layout["xaxis"]["range"]) / 2) | heights]
+        # Signs of one place stand below each other.
+        places = [(mark.place, mark.beside) for mark in marks]
+        shares = [(0.80 if place[1] else 0.96) - 0.08 * places[:at].count(place) for at, place in enumerate(places)]
+        above = [_signs(marks, sum(layout["xaxis"]["range"]) / 2) | _height(layout, shares)]
     return {"data": [*data, *below, *above], "layout": layout}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
@@ -17,8 +18,9 @@ from dashboard.charts.axes import sourced
 from dashboard.charts.theme import Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
-from dashboard.pages.parts import change_cell, count, graph, mono, notice, table, waiting
+from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
 from lockstep.alerts.alert_ranking import confidence
+from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
@@ -111,7 +113,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             # The rest of the message describes the command line.
             said = str(error).partition(": --")[0]
             missing = action in WITH_REASON and not (because or "").strip()
-            return said, no_update, "Write the reason or the comment first." if missing else ""
+            return said, no_update, "Write it here." if missing else ""
 
 
 def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True) -> list[Any]:
@@ -127,6 +129,7 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
         ("Time", time_beside(results, alert)),
         ("Sure", story.sure),
         ("Measured", story.measured),
+        ("Last measured", _last_measured(results, alert)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
@@ -143,7 +146,9 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
         chart = graph(sourced(figure, alert.machine, commits), "The worst series over the commits")
         parts.append(html.Figure([caption, chart], className="card tall"))
         if samples := before_and_after(results, alert, scheme):
-            caption = html.Figcaption([mono(alert.members[0].series.label), "before and after: each dot is one sample"])
+            worse = {"higher": "left", "lower": "right"}.get(alert.members[0].better, "")
+            words = "before and after: each dot is one sample" + (f", {worse} is worse" if worse else "")
+            caption = html.Figcaption([mono(alert.members[0].series.label), words])
             ends = [commit for commit in commits if commit.hash in (alert.before, alert.after)]
             chart = graph(sourced(samples, alert.machine, ends), f"Samples of {alert.members[0].series.label}")
             parts.append(html.Figure([caption, chart], className="card"))
@@ -170,6 +175,18 @@ def history(events: list[Event]) -> list[Any]:
         for event in reversed(events)
     ]
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
+
+
+def _last_measured(results: Results, alert: Alert) -> str:
+    """Return where the worst series has its newest number, if later commits did not measure it; else ""."""
+    series = series_by_name(results, alert.machine).get(alert.members[0].series) if alert.members else None
+    known = [trend.commit[np.isfinite(trend.value)] for trend in results.trends([series])] if series else []
+    commits = results.commits(alert.machine)
+    if not known or not len(known[0]) or known[0][-1] == len(commits) - 1:
+        return ""
+    last = commits[known[0][-1]]
+    later = count(len(commits) - 1 - int(known[0][-1]), "later commit")
+    return f"{day(last.date)} at {last.short}; {later} did not measure it"
 
 
 def _drawn(alert: Alert) -> str:

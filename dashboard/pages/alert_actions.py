@@ -89,10 +89,12 @@ def form(security: RequestSecurity) -> Any:
             required=True,
             className="because",
         ),
-        dmc.TextInput(
+        dmc.DateInput(
             id="alert-until",
-            label="Mute until",
+            label="Mute until the end of",
             value=str(today_utc() + datetime.timedelta(days=MUTE_DAYS)),
+            valueFormat="YYYY-MM-DD",
+            minDate=str(today_utc()),
             className="until",
         ),
         html.Div(

@@ -12,7 +12,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from werkzeug.exceptions import BadRequest
 
 from dashboard.address import CommitAddress, link
-from dashboard.pages.parts import command_block, day, mono, table
+from dashboard.pages.parts import command_block, count, day, mono, table
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.source_diff import Row, Side, source_diff
 from lockstep.alerts.cause.suspects import CommitNote
@@ -154,17 +154,29 @@ def register_source(app: Dash, findings: Findings, service: AlertService) -> Non
 
 
 def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:
-    """Return a table for each file, both sides beside each other. Rows of one kind share a cell, to be fast."""
+    """Return a folded table for each file, both sides beside each other. Rows of one kind share a cell, to be fast."""
     files: list[tuple[str, list[Any]]] = []
+    changed: dict[str, int] = {}
     for (file, same), run in groupby(rows, lambda row: (row.file, row.same)):
         if file:
             files.append((file, []))
             continue
         sides = list(zip(*((row.before, row.after) for row in run), strict=True))
+        changed[files[-1][0]] = changed.get(files[-1][0], 0) + (0 if same else len(sides[0]))
         kinds = ("", "") if same else ("removed", "added")
         files[-1][1].append([cell for side, kind in zip(sides, kinds, strict=True) for cell in _side(side, kind)])
-    tables = [(mono(file), *([table(("", before, "", after), shown, file)] if shown else [])) for file, shown in files]
-    return html.Div([part for parts in tables for part in parts], className="source")
+    folded = [
+        html.Details(
+            [
+                html.Summary([mono(file), f" {count(changed[file], 'line')}"]),
+                table(("", before, "", after), shown, file),
+            ]
+        )
+        if shown
+        else html.P(mono(file))
+        for file, shown in files
+    ]
+    return html.Div(folded, className="source")
 
 
 def _side(lines: Sequence[Side | None], kind: str) -> Sequence[Any]:

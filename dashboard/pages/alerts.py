@@ -32,7 +32,7 @@ _SORTS: dict[Order, str] = {
     "largest": "largest slowdown first",
     "family": "family",
 }
-_HEAD = ("No.", "What", "Size", "Series", "Range", "Cause", "Owner", "Age", "State")
+_HEAD = ("No.", "What", "Size", "State", "Age", "Series", "Range", "Cause", "Owner")
 
 
 def layout(service: AlertService | None, search: str) -> Any:
@@ -173,7 +173,7 @@ def listed(
             *parts,
             html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
-    return [*parts, table(_HEAD, [_row(tracked, now) for tracked in page.alerts], "Alerts")]
+    return [*parts, table(_HEAD, [_row(tracked, now) for tracked in page.alerts], "Alerts", "plain alerts")]
 
 
 def _row(tracked: Tracked, now: int) -> list[Any]:
@@ -185,12 +185,12 @@ def _row(tracked: Tracked, now: int) -> list[Any]:
         html.Td(str(tracked.id), className="number dim"),
         html.Td([shown, html.Div(explain(alert), className="dim hint")], className="what"),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
+        html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
+        html.Td(age(alert.since or tracked.opened_at, now), className="number"),
         html.Td(str(len(alert.members) or "–"), className="number"),
         html.Td(alert.range if alert.after else "–", className="mono"),
         html.Td(alert.cause.kind if alert.members else "–"),
         html.Td(alert.owner or "–", className="" if alert.owner else "dim"),
-        html.Td(age(alert.since or tracked.opened_at, now), className="number"),
-        html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
     ]
 
 

@@ -16,8 +16,9 @@ from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.controls import search_field
 from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
 from dashboard.pages.series_grid import (
-    BY_SHAPE,
+    Column,
     Columns,
+    case_column,
     cells,
     first_rows,
     grid,
@@ -40,7 +41,7 @@ from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row import described
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
-from lockstep.history.model import Commit, Floats, Run
+from lockstep.history.model import Commit, Floats, Run, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -60,7 +61,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
     machines = [name for name in results.machines if results.run_at(name, commit.hash)]
     machine = address.machine if address.machine in machines else machines[0]
-    run = results.run_at(machine, commit.hash)
+    run, keys = results.run_at(machine, commit.hash), rows_at(results, machine, commit.hash).keys
     assert run is not None
     return html.Main(
         [
@@ -91,7 +92,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             loading(html.Div(waiting(), id="commit-families")),
             html.Div(search_field("commit-search"), className="controls"),
-            grid("commit-grid", _COLUMNS, len(rows_at(results, machine, commit.hash)), "No series match."),
+            grid("commit-grid", _grid_columns(keys), len(keys), "No series match."),
             html.P(id="commit-more", className="dim"),
         ]
     )
@@ -268,19 +269,20 @@ def columns(comparison: CommitComparison) -> Columns:
     }
 
 
-_COLUMNS = [
-    text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
-    number("change", "Change %", 98, cellRenderer="Change"),
-    text("variant", "Variant", 104, cellClass="mono"),
-    text("case", "Case", 226, flex=1, minWidth=226, **BY_SHAPE),
-    text("l2", "L2", 58),
-    text("quantity", "Quantity", 96, cellClass="dim"),
-    number("before", "Before", 86, valueFormatter=grid_function("general")),
-    number("now", "Now", 80, valueFormatter=grid_function("general")),
-    text("interval", "Interval %", 122, cellClass="number dim"),
-    text("verdict", "Verdict", 126),
-    # Shows whether a ratio moved because of its kernel or its baseline.
-    number("own_change", "Own time %", 106, valueFormatter=grid_function("signed"), cellClass="number dim"),
-    number("baseline_change", "Baseline %", 98, valueFormatter=grid_function("signed"), cellClass="number dim"),
-    text("state", "State", 84, cellRenderer="State", tooltipField="why"),
-]
+def _grid_columns(keys: Sequence[SeriesKey]) -> list[Column]:
+    return [
+        text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
+        number("change", "Change %", 98, cellRenderer="Change"),
+        text("variant", "Variant", 104, cellClass="mono"),
+        case_column(keys),
+        text("l2", "L2", 58),
+        text("quantity", "Quantity", 96, cellClass="dim"),
+        number("before", "Before", 86, valueFormatter=grid_function("general")),
+        number("now", "Now", 80, valueFormatter=grid_function("general")),
+        text("interval", "Interval %", 122, cellClass="number dim"),
+        text("verdict", "Verdict", 126),
+        # Shows whether a ratio moved because of its kernel or its baseline.
+        number("own_change", "Own time %", 106, valueFormatter=grid_function("signed"), cellClass="number dim"),
+        number("baseline_change", "Baseline %", 98, valueFormatter=grid_function("signed"), cellClass="number dim"),
+        text("state", "State", 84, cellRenderer="State", tooltipField="why"),
+    ]

@@ -96,8 +96,8 @@ def compare_table(pairs: Sequence[Pair], head: Side, change: str = "Change") -> 
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
     numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
-    # The change follows the variant, because a phone shows only the first columns.
-    names = ["Suite", "Variant", change, "Case", "L2", "95 % interval", *numbers, "Verdict", "Machine code"]
+    # A phone shows only the first columns.
+    names = ["Suite", "Variant and case", change, "Verdict", "L2", "95 % interval", *numbers, "Machine code"]
     return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
 
 
@@ -110,7 +110,8 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> list[Any]:
     verdict: list[Any] = [
         f"{SIGNS[pair.verdict]} {word(pair.verdict, pair.unit)}" + (f": {pair.why}" if pair.why else "")
     ]
-    if pair.verdict == "baseline moved" and pair.times:
+    if pair.times and (pair.verdict == "baseline moved" or 2 * abs(pair.times.own) < abs(pair.log)):
+        # Readers see that the times of both sides do not differ so.
         verdict.append(html.Div(pair.times.text, className="behind"))
     loud = pair.verdict if pair.verdict in (*CHANGED, "failed") else "dim"
     unit = SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0]
@@ -121,13 +122,12 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> list[Any]:
     ]
     return [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
-        html.Td(variant, className="mono"),
+        html.Td([html.Div(text) for text in (variant, pair.case) if text], className="mono shape"),
         _change(pair),
-        html.Td(pair.case, className="mono shape"),
+        html.Td(verdict, className=loud if pair.why or len(verdict) > 1 else f"{loud} nowrap"),
         html.Td(pair.l2),
         html.Td(interval, className="number dim"),
         *numbers,
-        html.Td(verdict, className=loud if pair.why else f"{loud} nowrap"),
         html.Td(html.Div(pair.code, className="clamped", title=pair.code) if pair.code else "–", className="dim code"),
     ]
 

@@ -107,7 +107,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             html.P(id="family-printed", className="printed"),
             html.H2("Over the commits"),
             loading(html.Div(waiting(), id="family-trend", className="charts")),
-            html.H2("At the newest commit"),
+            html.H2("The newest numbers"),
             loading(html.Div(waiting(), id="family-latest")),
         ]
     )
@@ -212,7 +212,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         drawn.append((chart, other_axes, f"Latency µs against {axis}{floor}"))
         known = newest_rows(results, address.machine)
         places = [place for key in keys if (place := known.find(key)) >= 0 and not known.is_baseline[place]]
-        words = "Speedup × of the fastest variant, newest number of each shape"
+        words = "Speedup × of the fastest variant; each shape's newest number, perhaps of an older commit"
         drawn.append((speedup_over_axes([known[place] for place in places], axis, scheme), "shapes", words))
     errors = accuracy([row for row in timed if row.case in cases], style_of, scheme)
     drawn.append((errors, "accuracy", "Error of the selected cases against their latency"))
@@ -231,8 +231,11 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         if figure
     ]
     listed = [row for row in now if row.case in cases and row.variant in style_of]
+    missing = [name for name in style_of if not any(row.variant == name and row.latency for row in now)]
+    note = html.P(f"Not measured at this commit: {', '.join(missing)}.", className="dim hint")
     return [
         html.P(commit_words(commit), className="said"),
+        *([note] if missing and timed else []),
         html.Div(cards, className="charts"),
         _table(listed, cases, list(style_of)),
     ]

@@ -46,6 +46,7 @@ class MachineHealth:
         mde: median of the smallest effects that one run can detect, as a share; ``None`` if unknown.
         controls: for each control, pairs of the commit's index and the control's rate (calls per second) at the last
             commits, oldest first.
+        boards: the GPUs of each commit.
         turns: the changes of the toolchain and of the GPU, the newest first.
     """
 
@@ -63,6 +64,7 @@ class MachineHealth:
     noise: float | None
     mde: float | None
     controls: Mapping[str, tuple[tuple[int, float], ...]]
+    boards: tuple[str, ...]
     turns: tuple[Turn, ...]
 
 
@@ -96,6 +98,7 @@ def health_of(results: Results, machine: str) -> MachineHealth:
         noise=_median(error[error > 0]),
         mde=_median(mde[mde > 0]),
         controls=_controls(runs),
+        boards=tuple(run.board for run in runs),
         turns=_turns(runs, commits),
     )
 

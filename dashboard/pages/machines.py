@@ -98,7 +98,10 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
 
 
 def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
-    """Return a chart of each control's rate over the commits, in per cent of its median; down is a slower machine."""
+    """Return a chart of each control's rate over the commits, in per cent of its median; down is a slower machine.
+
+    A line is interrupted where another GPU measured.
+    """
     style_of = styles(list(health.controls), set())
     data: list[dict[str, Any]] = []
     for name, points in health.controls.items():
@@ -107,13 +110,21 @@ def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: S
         line = stroke(style_of[name], scheme)
         line |= {"name": escape(name), "hovertemplate": "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>"}
         line |= {"x": [at for at, _ in points], "y": [round(100 * rate / middle, 3) for _, rate in points]}
-        line["text"] = [f"{commits[at].short} {day(commits[at].date)}" for at, _ in points]
+        line["text"] = [f"{commits[at].short} {day(commits[at].date)}<br>GPU {health.boards[at]}" for at, _ in points]
+        gaps = [
+            place
+            for place in range(1, len(points))
+            if len({health.boards[at] for at, _ in points[place - 1 : place + 1]}) > 1
+        ]
+        for place in reversed(gaps):
+            for name in ("x", "y", "text"):
+                line[name].insert(place, None)
         data.append(line)
     figure = chart_layout(scheme)
     begin = min((at for points in health.controls.values() for at, _ in points), default=0)
     figure["xaxis"] |= commit_axis(commits, begin=begin)
     figure["yaxis"] |= {"ticksuffix": " %", "nticks": 5}
-    values = [value for line in data for value in line["y"]]
+    values = [value for line in data for value in line["y"] if value is not None]
     if values and min(values) > 98 and max(values) < 102:
         figure["yaxis"]["range"] = [97.5, 102.5]
     figure["showlegend"] = True
@@ -132,7 +143,10 @@ def _cells(health: MachineHealth, now: int) -> list[Any]:
         throttled = " ".join([share, ", ".join(reason for reason, _ in health.reasons)]).strip()
     return [
         html.Td(html.A(health.machine, href=f"#{_anchor(health)}", className="link mono row")),
-        html.Td(health.run.host.get("gpu") or health.run.strings.get("gpu") or health.run.strings.get("cpu") or "–"),
+        html.Td(
+            health.run.host.get("gpu") or health.run.strings.get("gpu") or health.run.strings.get("cpu") or "–",
+            className="device",
+        ),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
         html.Td(
             [
@@ -156,7 +170,8 @@ def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme)
         html.H2([mono(health.machine), html.Span(f" {_counted(health)}", className="dim")], id=_anchor(health)),
     ]
     if health.controls:
-        caption = [html.Span("Controls, % of their median rate"), html.Span("down: the machine was slower")]
+        text = "Controls, kernels that no commit changes (copy, empty launch, matrix product): % of their median rate"
+        caption = [html.Span(text), html.Span("down: the GPU was slower")]
         figure = sourced(controls_chart(health, commits, scheme), health.machine, commits)
         chart = graph(figure, f"Controls of {health.machine} over the commits")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))

@@ -42,15 +42,15 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.read_rows import newest_rows
-from lockstep.compare.series_status import Statuses, reference, statuses
+from lockstep.compare.series_status import Statuses, reference, start_of, statuses
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
 
-#: Maximum number of commits that the menu offers for comparison.
-MOST_COMMITS = 300
+#: Maximum number of commits, and of dates, that the menu offers for comparison.
+MOST_COMMITS, MOST_DATES = 300, 14
 
 _CONTROLS = ("machine", "l2", "since", "quantity")
 
@@ -70,7 +70,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         menu(
             "overview-since",
             "Since",
-            _sinces(results, machine),
+            _sinces(results, machine, address.since),
             address.since or "visit",
             searchable=True,
             className="since",
@@ -229,11 +229,16 @@ def _trouble(findings: Findings) -> list[Any]:
     return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
 
 
-def _sinces(results: Results, machine: str) -> list[dict[str, str]]:
+def _sinces(results: Results, machine: str, since: str = "") -> list[dict[str, str]]:
+    """Return the menu of what the newest results are compared with: times, dates and commits, the newest first."""
     commits = results.commits(machine)[:-1][: -MOST_COMMITS - 1 : -1]
+    dates = {day(run.measured_at or run.date): None for run in results.runs_of(machine)[: -MOST_COMMITS - 1 : -1]}
+    if start_of(since) is not None:
+        dates = dates | {since: None}
     fixed = {"visit": "last visit or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
     named = {commit.hash: f"{commit.short} {day(commit.date)} {commit.subject}".strip() for commit in commits}
-    return [{"value": value, "label": text} for value, text in (fixed | named).items()]
+    dated = {date: f"{date}, its first minute" for date in sorted(dates, reverse=True)[:MOST_DATES]}
+    return [{"value": value, "label": text} for value, text in (fixed | dated | named).items()]
 
 
 def _quantities(results: Results, machine: str) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
-from lockstep.compare.series_status import Statuses, names_by_key
+from lockstep.compare.series_status import Statuses, names_by_key, start_of
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
@@ -42,7 +42,8 @@ def since_when(results: Results, machine: str, since: str, visit: int, compared:
         since, visit: see ``lockstep.compare.series_status.reference``.
     """
     commits = results.commits(machine)
-    moment = datetime.fromtimestamp((visit if since == "visit" and visit else compared.date) / 1000, UTC)
+    begun = start_of(since)
+    moment = datetime.fromtimestamp((visit if since == "visit" and visit else begun or compared.date) / 1000, UTC)
     newest = datetime.fromtimestamp(commits[-1].date / 1000, UTC)
     written = f"{moment.day} {moment:%B}" + ("" if moment.year == newest.year else f" {moment.year}")
     if since == "visit" and visit:
@@ -50,7 +51,7 @@ def since_when(results: Results, machine: str, since: str, visit: int, compared:
         return f"your last visit on {written}, {moment:%H:%M} UTC"
     if since == "all" or compared.hash == commits[0].hash:
         return f"{written}, the first commit"
-    return written if since in ("visit", "7d") else f"{written}, commit {compared.short}"
+    return written if since in ("visit", "7d") or begun else f"{written}, commit {compared.short}"
 
 
 def answer(

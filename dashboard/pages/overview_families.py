@@ -56,10 +56,17 @@ def families(results: Results, statuses: Statuses) -> Any:
     rows = [_Family(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=True)]
     rows.sort(key=lambda row: (row.loudness, row.name))
     cells = [[row.cells.get(name, html.Td("–", className="dim")) for name in _HEAD] for row in rows]
-    card = table(tuple(_HEAD), cells, "Families", "plain families", _HEAD)
+    slower, faster = (word(verdict, shown.rows.units[0]) for verdict in ("slower", "faster"))
+    # Beside a speedup, a falling line of times looks like a loss.
+    heads = {
+        f"{name} of the time" if (name, slower) == ("Trend", "slower") else name: hint for name, hint in _HEAD.items()
+    }
+    card = table(tuple(heads), cells, "Families", "plain families", heads)
     number = len(np.unique(statuses.rows.series_keys.suite[statuses.rows.columns["key"]]))
     omitted = f"{MOST_SUITES} of {whole(number)} families are shown, those that changed most. "
-    legend = f"{omitted if number > MOST_SUITES else ''}Orange: slower. Blue: faster. Full colour: 23 % or more. No "
+    legend = (
+        f"{omitted if number > MOST_SUITES else ''}Orange: {slower}. Blue: {faster}. Full colour: 23 % or more. No "
+    )
     legend += f"colour: within the noise. {SIGNS['unsure']}: beyond the noise, not confirmed. Hollow: new."
     card.children = [card.children, html.P(legend, className="legend dim")]
     return card

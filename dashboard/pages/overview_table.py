@@ -15,10 +15,10 @@ from dash import Dash, Input, Output, State, ctx
 
 from dashboard.pages.overview_choice import Choice, chosen, of_choice
 from dashboard.pages.series_grid import (
-    BY_SHAPE,
     MOST_ROWS,
     Column,
     Columns,
+    case_column,
     cells,
     first_rows,
     grid_function,
@@ -120,8 +120,6 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
 def columns(rows: RowTable) -> list[Column]:
     """Return the columns of the overview's table. Columns without any value in ``rows`` are hidden."""
     keys = rows.keys
-    # 7.4 px per letter. Labels often differ only at their ends, so the column must fit the longest one.
-    case_width = min(max(150, round(7.4 * max((len(key.case) for key in keys), default=0)) + 24), 330)
     family_width = min(max(116, round(7.4 * max((len(key.suite) for key in keys), default=0)) + 30), 220)
     # Rows without provenance, as in a plain asv project, need no column for their state.
     states = {STATES[code] for code in np.unique(rows.columns["state"]).tolist()}
@@ -135,7 +133,7 @@ def columns(rows: RowTable) -> list[Column]:
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
         number("change", "Change %", 98, cellRenderer="Change"),
         text("variant", "Variant", 112, cellClass="mono", hide=not any(key.variant for key in keys)),
-        text("case", "Case", case_width, flex=1, minWidth=case_width, **BY_SHAPE),
+        case_column(keys),
         text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
         known("value", "Value", 110, valueFormatter=grid_function("general")),

@@ -21,6 +21,25 @@ from lockstep.history.problem_tally import tally
 from lockstep.history.problems import Problem
 from lockstep.history.snapshot import Results
 
+#: What the columns of tables and the facts of pages mean, by their names.
+HINTS = {
+    "% of floor": "the hardware's limit divided by the time; the limit is measured in the same run, by a copy and a "
+    "matrix product",
+    "Baseline %": "change of the baseline's time",
+    "Cause": "what changed at the same commit: own commit is the code under test, the others are not",
+    "L2": "cold: the L2 cache holds none of the inputs; warm: it does",
+    "Last 3": "how much worse the median of the last three points is",
+    "MDE": "minimal detectable effect: the smallest change that is found with 80 % probability",
+    "MDE %": "minimal detectable effect: the smallest change that one run finds with 80 % probability",
+    "MDE of one run": "minimal detectable effect; an epoch is a round of measurements on one draw of buffers",
+    "Noise": "how far numbers of the same code scatter",
+    "Own time %": "change of the kernel's own time",
+    "Speedup ×": "the baseline's time divided by the variant's",
+    "Still": "how much worse the newest level is",
+    "Sure": "probability that the change is real",
+    "Throttled": "share of the newest numbers during which the GPU lowered its clocks",
+}
+
 #: Maximum number of listed problems; further problems are counted.
 MOST_PROBLEMS = 200
 
@@ -126,7 +145,9 @@ def table(
     """
     kept = [at for at in range(len(head)) if any(row[at].children not in (None, "", "–") for row in rows)]
     named = html.Caption(caption, className="visually-hidden")
-    titles = html.Thead(html.Tr([html.Th(head[at], scope="col", title=hints.get(head[at])) for at in kept]))
+    titles = html.Thead(
+        html.Tr([html.Th(head[at], scope="col", title=hints.get(head[at], HINTS.get(head[at]))) for at in kept])
+    )
     body = html.Tbody([html.Tr([row[at] for at in kept]) for row in rows])
     named_region: Any = {"role": "region", "aria-label": caption}
     return html.Div(html.Table([named, titles, body]), className=f"card table {kind}", tabIndex=0, **named_region)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
@@ -16,7 +17,7 @@ from dashboard.charts.change_marks import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, quantity_links
-from dashboard.pages.parts import back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
+from dashboard.pages.parts import HINTS, back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.series_data import (
     SeriesView,
     chart,
@@ -28,7 +29,10 @@ from dashboard.pages.series_data import (
 )
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
+from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.model import FoundChange
+from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign
@@ -37,6 +41,9 @@ from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.timing.detectable_effect import detectable_by_error
+
+#: Maximum number of alerts of one series that its page looks at.
+MOST_ALERTS = 50
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
@@ -112,7 +119,7 @@ def _quantity_address(results: Results, address: SeriesAddress, machine: str, su
     return ""
 
 
-def register(app: Dash, store: Store, findings: Findings) -> None:
+def register(app: Dash, store: Store, findings: Findings, service: AlertService | None = None) -> None:
     """Add the callbacks that draw the series page, follow the zoom, and write the choices into the address."""
 
     @app.callback(
@@ -146,7 +153,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
             figure,
             {"height": figure_height(figure)},
             facts(shown, machine_findings),
-            changes(results, address, shown),
+            changes(results, address, shown, _alerts_of(service, address, shown)),
             series_commands(results, commits, shown.points, address.zoom),
             commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
         )
@@ -191,7 +198,7 @@ def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[A
     return [
         html.Div(
             [
-                html.Span(label, className="card-label"),
+                html.Span(label, className="card-label", title=HINTS.get(label)),
                 html.Span(value, className="fact"),
                 html.Span(note, className="dim"),
             ]
@@ -232,15 +239,33 @@ def _mde(point: Point) -> float | None:
     return detectable_by_error(error, point.epochs)
 
 
-def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list[Any]:
-    """Return the detected changes, newest first, each with its cause in a sentence."""
+def _alerts_of(service: AlertService | None, address: SeriesAddress, shown: SeriesView) -> dict[str, int]:
+    """Return the number of the alert of each change of a series, by the key of the change."""
+    if service is None or not shown.changes:
+        return {}
+    choice = Choice(machine=address.machine, search=shown.changes[0].series.label)
+    nothing: list[Tracked] = []
+    found = service.last.answer(choice, lambda: service.alerts.part(choice, MOST_ALERTS), nothing)
+    return {member.key: tracked.id for tracked in found for member in tracked.alert.members}
+
+
+def changes(
+    results: Results, address: SeriesAddress, shown: SeriesView, alerts: Mapping[str, int] = MappingProxyType({})
+) -> list[Any]:
+    """Return the detected changes, newest first, each with its cause in a sentence and a link to its alert.
+
+    ``alerts``: the number of the alert of each change, by the key of the change.
+    """
     if not shown.changes:
         return []
     named = {commit.hash: commit for commit in results.commits(address.machine)}
     lines = []
     for finding in reversed(shown.changes):
         size = f"{sign(finding.sense)} {amount(finding)}"
-        ends = f" ({interval(finding)})"
+        ends, number = f" ({interval(finding)})", alerts.get(finding.key)
+        told: list[Any] = []
+        if number:
+            told = [" · ", dcc.Link(f"alert {number}", href=link(f"/alert/{number}"), className="link")]
         lines.append(
             html.Li(
                 [
@@ -248,6 +273,7 @@ def changes(results: Results, address: SeriesAddress, shown: SeriesView) -> list
                     html.Span(f"{ends} ", className="dim"),
                     *_place(finding, named, address.machine),
                     html.Span(f" · {finding.cause.kind}: {finding.cause.sentence}"),
+                    *told,
                 ]
             )
         )

@@ -12,13 +12,13 @@ from dash import Dash, Input, Output
 from numpy.typing import NDArray
 
 from dashboard.address import SeriesAddress
-from dashboard.pages.parts import in_browser
+from dashboard.pages.parts import HINTS, in_browser
 from lockstep.compare.difference import Differences
 from lockstep.compare.number_format import whole
 from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, word
-from lockstep.history.model import STATES, Floats
+from lockstep.history.model import STATES, Floats, SeriesKey
 
 #: Maximum number of rows for which the table is as high as its rows. A longer table scrolls.
 FEW_ROWS = 40
@@ -62,6 +62,7 @@ def text(field: str, header: str, width: int, **options: Any) -> Column:
     """Return a column of text, ``width`` pixels wide. ``options`` are further options of AG Grid's column."""
     return (
         {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"}
+        | {"headerTooltip": HINTS.get(header)}
         | {"filterParams": {"filterOptions": ["contains", "equals"], "maxNumConditions": 1}}
         | options
     )
@@ -71,16 +72,22 @@ def number(field: str, header: str, width: int, **options: Any) -> Column:
     """Return a column of numbers. ``options`` are further options of AG Grid's column."""
     column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
     params = {"filterOptions": ["greaterThan", "lessThan"], "maxNumConditions": 1}
-    return column | {"filter": "agNumberColumnFilter", "filterParams": params} | options
+    column |= {"filter": "agNumberColumnFilter", "filterParams": params, "headerTooltip": HINTS.get(header)}
+    return column | options
+
+
+def case_column(keys: Sequence[SeriesKey]) -> Column:
+    """Return the column of shapes, sorted by the numbers in them. Shapes often differ only at their ends, so it fits
+    the longest one, at 7.4 px a letter.
+    """
+    width = min(max(150, round(7.4 * max((len(key.case) for key in keys), default=0)) + 24), 330)
+    sorting = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
+    return text("case", "Case", width, flex=1, minWidth=width, **sorting)
 
 
 def grid_function(name: str) -> dict[str, str]:
     """Return a reference to a function in ``assets/grid.js``, for a column's ``valueFormatter``."""
     return {"function": f"{name}(params)"}
-
-
-#: A column of shapes, sorted by the numbers in them.
-BY_SHAPE = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
 
 
 class Table(Protocol):

@@ -117,7 +117,7 @@ def create_app(
     clientside(ClientsideFunction("live", "shown"), Input("version", "data"))
     overview.register(app, store, findings, service)
     family.register(app, store, findings)
-    series.register(app, store, findings)
+    series.register(app, store, findings, service)
     commit.register(app, store, findings)
     compare.register(app, store, findings)
     machines.register(app, store)

@@ -132,7 +132,7 @@ class Snapshot:
                 html.P(printed(results, address), className="printed"),
                 html.H2("Over the commits"),
                 html.Div(charts, className="charts"),
-                html.H2("At the newest commit"),
+                html.H2("The newest numbers"),
                 *family.latest(results, address, "light"),
             ]
         )

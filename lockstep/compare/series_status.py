@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +91,9 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
     """Return the commit with which the newest results of a machine are compared; ``None`` for an unknown machine.
 
     Args:
-        since: "all" for the machine's first commit, the hash of a commit, "visit" for the time of the reader's last
-            visit, or "7d" for the time before the last seven days of results.
+        since: "all" for the machine's first commit, the hash of a commit, a date such as 2026-11-20 (UTC) for the time
+            before it, "visit" for the time of the reader's last visit, or "7d" for the time before the last seven days
+            of results.
         visit: the time of the last visit, ms since 1970; 0 if there was none.
 
     Returns:
@@ -106,9 +108,17 @@ def reference(results: Results, machine: str, since: str, visit: int = 0) -> Com
     if known and since not in ("visit", "7d"):
         return known
     measured = [run.measured_at or run.date for run in results.runs_of(machine)]
-    until = visit if since == "visit" and visit else max(measured) - _WEEK_MS
+    until = visit if since == "visit" and visit else start_of(since) or max(measured) - _WEEK_MS
     before = [commit for commit, at in zip(commits, measured, strict=True) if at <= until]
     return before[-1] if before else commits[0]
+
+
+def start_of(date: str) -> int | None:
+    """Return the time at which a date such as 2026-11-20 begins (UTC), ms since 1970; ``None`` for another text."""
+    try:
+        return int(datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return None
 
 
 @remembered

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
-from history import commits_of, write_foreign
+from history import Here, commits_of, write_foreign, write_history
 from playwright.sync_api import expect
 from served import NAME, TOKEN, act, call, csrf_of, place, serving, sign_in, words
 from trees import open_store
 
+from dashboard.address import SeriesAddress
 from dashboard.pages import alert, alert_story, alerts
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
@@ -131,8 +132,24 @@ def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
     text = words(shown(1).json["response"]["alert-source-rows"])
     assert here.commits[11][:8] in text
     assert "kernels/" in text
+    assert '"type": "Details"' in text, "folded"
     assert "alert-source-rows" not in shown(0).json["response"], "the page has just been drawn"
     assert shown(1, 10**6).status_code == 400
+
+
+def test_the_page_of_a_series_leads_to_the_alert_of_its_change(here, slower):
+    stored = vars(SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold")) | {"zoom": []}
+    answer = call(here.client, "series-found.children", ["speedup", "", "order", "light", None], [stored])
+    assert f'"/alert/{slower.id}"' in words(answer.json["response"]["series-found"])
+
+
+def test_an_alert_says_that_later_commits_did_not_measure_its_worst_series(here, slower, tmp_path):
+    assert "did not measure it" not in words(alert.body(slower, here.store.current(), "light"))
+    commits, root = commits_of(tmp_path / "repo", 5), tmp_path / "repo" / "results"
+    write_history(root, "h200", commits[:3], lambda n: Here())
+    write_history(root, "h200", commits, lambda n: Here(), suite="kda", first=3)
+    text = words(alert.body(slower, open_store(root).current(), "light"))
+    assert f"at {commits[2][:8]}; 2 later commits did not measure it" in text
 
 
 def test_the_chart_shows_time_against_the_level_before(here, slower):
@@ -290,7 +307,7 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         assert page.evaluate("navigator.clipboard.readText()").startswith("| When (UTC) | Who | What | Why |\n| --- |")
         reason = page.get_by_role("textbox", name="Reason or comment")
         page.get_by_role("button", name="Mute").click()
-        page.get_by_text("Write the reason or the comment first.").wait_for()
+        page.get_by_text("Write it here.").wait_for()
         assert (reason.get_attribute("required"), reason.get_attribute("aria-invalid")) == ("", "true")
         page.keyboard.press("a")
         page.get_by_text(f"Alert {one.id} is acknowledged.").wait_for()

@@ -132,6 +132,16 @@ def test_since_means_a_commit(shown, since, visit, place):
     assert reference(results, FAST, commits[7].hash) == commits[7]
 
 
+def test_since_may_be_a_date(shown):
+    store, findings = shown
+    results = store.current()
+    run = results.runs_of(FAST)[7]
+    begun = datetime.datetime.fromtimestamp((run.measured_at or run.date) / 1000, datetime.UTC).date()
+    assert reference(results, FAST, str(begun)) == results.commits(FAST)[6]
+    assert f"since {begun.day} {begun:%B}" in words(overview.said(results, FAST, str(begun), 0, findings))
+    assert f'"value": "{begun}"' in words(overview.layout(results, OverviewAddress(FAST, since=str(begun))))
+
+
 def test_the_first_line_answers_whether_anything_became_slower(shown):
     store, findings = shown
     answered = words(overview.said(store.current(), FAST, "all", 0, findings))
