@@ -86,23 +86,23 @@ class Sync:
         self._next = (connection.scalar(select(func.max(ALERT.c.id))) or 0) + 1
         #: The alert of each change that has a new name. In ``owner``, the same name may still belong to another change.
         self.moved: dict[str, int] = {}
-        #: The freshness alerts, see ``_freshness_place``.
-        self._number_of_freshness: dict[tuple[str, str, str], int] = {}
-        self._number_at_commit: dict[tuple[str, str, str, str], int] = {}
+        #: The oldest stored alert of each place, see ``_places``.
+        self._at_place: dict[tuple[str, ...], int] = {}
         self._revised: list[dict[str, Any]] = []
-        self._places: dict[str, dict[str, int]] = {}
+        self._positions = {
+            machine: {commit: position for position, commit in enumerate(commits)}
+            for machine, commits in current.commits.items()
+        }
         #: Whether anything was written.
         self.changed = rename(connection, current.renamed)
         for row in connection.execute(
             select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
             self.known[row.id] = row
-            first = next(iter(row.content["members"]), None)
-            if first is None:
-                self._number_of_freshness.setdefault(_freshness_place(tracked(row).alert), row.id)
-            else:
-                place = _place(row.machine, row.family, row.topic, first["series"]["quantity"])
-                self._know(row.id, place, row.content["commits"])
+            content = row.content
+            quantity = content["members"][0]["series"]["quantity"] if content["members"] else ""
+            places = _places(row.machine, row.family, row.topic, content["before"], content["commits"], quantity)
+            self._know(row.id, places)
         members = connection.execute(select(MEMBER.c.key_hash, MEMBER.c.alert_id))
         self.owner: dict[str, int] = {row.key_hash: row.alert_id for row in members}
 
@@ -128,11 +128,7 @@ class Sync:
         if self._claims:
             self.connection.execute(insert(MEMBER), self._claims)
         if self._revised:
-            columns: dict[str, Any] = {
-                name.removeprefix("new_"): bindparam(name) for name in self._revised[0] if name != "number"
-            }
-            same_number = ALERT.c.id == bindparam("number")
-            self.connection.execute(update(ALERT).where(same_number).values(columns), self._revised)
+            self.connection.execute(update(ALERT).where(ALERT.c.id == bindparam("number")), self._revised)
         return Synced(*(tuple(sorted(numbers)) for numbers in (self.opened, self.reopened, self.resolved)))
 
     def _insert(self) -> None:
@@ -150,8 +146,7 @@ class Sync:
         keys = {member.key for alert in self.current.alerts for member in alert.members}
         new = [key for key in keys if key_hash(key) not in self.owner]
         if new and self.known:
-            places = {machine: self._places_of(machine) for machine in self.current.commits}
-            moved = owners(self.known.values(), self.current.alerts, new, places)
+            moved = owners(self.known.values(), self.current.alerts, new, self._positions)
             self.moved = {key_hash(key): number for key, number in moved.items()}
             # From now on the name belongs to this change, even if it belonged to another change before.
             for key, number in self.moved.items():
@@ -159,34 +154,25 @@ class Sync:
                     self.connection.execute(update(MEMBER).where(MEMBER.c.key_hash == key).values(alert_id=number))
                     self.owner[key] = number
 
-    def _know(self, number: int, place: tuple[str, str, str], commits: Sequence[str]) -> None:
-        for commit in commits:
-            # Alerts come in the order of their numbers, so the oldest alert keeps the commit.
-            self._number_at_commit.setdefault((*place, commit), number)
+    def _know(self, number: int, places: Sequence[tuple[str, ...]]) -> None:
+        for place in places:
+            # Alerts come in the order of their numbers, so the oldest alert keeps the place.
+            self._at_place.setdefault(place, number)
 
     def _parts(self, alert: Alert) -> list[tuple[int | None, Alert]]:
         """Split an alert of this analysis if several stored alerts own its changes. New changes join the oldest."""
+        at_place = min(filter(None, map(self._at_place.get, _places_of(alert))), default=None)
         if not alert.members:
-            return [(self._number_of_freshness.get(_freshness_place(alert)), alert)]
+            return [(at_place, alert)]
         hashes = [key_hash(member.key) for member in alert.members]
         owned = [self.moved.get(hashed, self.owner.get(hashed)) for hashed in hashes]
-        known = [number for number in owned if number is not None]
-        home = min(known) if known else self._overlapping(alert)
+        home = min(filter(None, owned), default=at_place)
         shares: dict[int | None, list[FoundChange]] = defaultdict(list)
         for member, owner in zip(alert.members, owned, strict=True):
             shares[home if owner is None else owner].append(member)
         if len(shares) == 1:
             return [(home, alert)]
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
-
-    def _overlapping(self, alert: Alert) -> int | None:
-        """Return the number of the oldest stored alert that a new alert joins; ``None`` if there is none.
-
-        The stored alert has the same machine, family and topic as the new alert, and their ranges share a commit.
-        """
-        place = _place_of(alert)
-        numbers = (self._number_at_commit.get((*place, commit)) for commit in alert.commits)
-        return min((number for number in numbers if number is not None), default=None)
 
     def _open(self, alert: Alert) -> None:
         state, ending, who, note = first_state(alert, self.today)
@@ -214,7 +200,7 @@ class Sync:
         self._new.append(values)
         self._lines.append(log_line(number, who, "opened", state, note))
         if alert.members:
-            self._know(number, _place_of(alert), alert.commits)
+            self._know(number, _places_of(alert))
         self._claim(number, alert)
         if state in OPEN:
             self.opened.append(number)
@@ -224,8 +210,7 @@ class Sync:
         if content != row.content:
             # Keep the topic "faster" while the slowdowns need no action, so that a slowdown that returns is reported.
             topic = row.topic if row.state == "resolved" and needs_no_action(alert) else alert.topic
-            new = {"topic": topic, **columns_of(alert), "content": content}
-            self._revised.append({"number": row.id} | {f"new_{name}": value for name, value in new.items()})
+            self._revised.append({"number": row.id, "topic": topic, **columns_of(alert), "content": content})
             self.changed = True
             if gained or alert.range != from_json(row.content).range or alert.topic != row.topic:
                 note = f"now {len(alert.members)} series in {alert.range}" if alert.members else alert.text
@@ -269,7 +254,8 @@ class Sync:
             self._reopen(row, "something became slower as well")
         if alert.topic != row.topic or row.ending in FINAL_ENDINGS:
             return
-        later = len(self.current.commits[row.machine]) - 1 - self._place(row.machine, row.closed_at_commit)
+        positions = self._positions[row.machine]
+        later = len(positions) - 1 - positions.get(row.closed_at_commit, -1)
         by_hand = row.ending in ("fixed", "not confirmed") and not row.content["gone"]
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
@@ -310,15 +296,6 @@ class Sync:
             self.owner |= dict.fromkeys(new, number)
         return len(new)
 
-    def _place(self, machine: str, commit: str) -> int:
-        """Return the position of a commit among the machine's commits; -1 if the machine lacks the commit."""
-        return self._places_of(machine).get(commit, -1)
-
-    def _places_of(self, machine: str) -> dict[str, int]:
-        if machine not in self._places:
-            self._places[machine] = {commit: place for place, commit in enumerate(self.current.commits[machine])}
-        return self._places[machine]
-
     def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
         self.changed = True
         perform(self.connection, tracked(row), act, newest, self.today)
@@ -328,18 +305,24 @@ class Sync:
         return commits[-1] if commits else ""
 
 
-def _freshness_place(alert: Alert) -> tuple[str, str, str]:
-    """Return the key of a freshness alert: later results may add to what stopped at its commit, or name it anew."""
-    return alert.machine, alert.after, alert.before if alert.topic == "silent" else ""
+def _places_of(alert: Alert) -> list[tuple[str, ...]]:
+    quantity = alert.members[0].series.quantity if alert.members else ""
+    return _places(alert.machine, alert.family, alert.topic, alert.before, alert.commits, quantity)
 
 
-def _place_of(alert: Alert) -> tuple[str, str, str]:
-    return _place(alert.machine, alert.family, alert.topic, alert.members[0].series.quantity)
+def _places(
+    machine: str, family: str, topic: str, before: str, commits: Sequence[str], quantity: str
+) -> list[tuple[str, ...]]:
+    """Return the places of an alert. A later alert at one of them joins it.
 
+    Changes join if machine, family and topic are the same, and their ranges share a commit. Changes of checks, of host
+    times, of compile times and of device times do not join each other. A freshness alert joins that of its commit,
+    because later results may add to what stopped there, or name it anew.
 
-def _place(machine: str, family: str, topic: str, quantity: str) -> tuple[str, str, str]:
-    """Return the key that two alerts must share for the changes of one to join the other.
-
-    Changes of checks, of host times, of compile times and of device times have four different keys.
+    Args:
+        quantity: the quantity of the worst series; "" for a freshness alert.
     """
-    return machine, family, f"{topic} {APART[quantity]}" if quantity in APART else topic
+    if not quantity:
+        return [(machine, commits[-1] if commits else "", before if topic == "silent" else "")]
+    kind = f"{topic} {APART[quantity]}" if quantity in APART else topic
+    return [(machine, family, kind, commit) for commit in commits]
