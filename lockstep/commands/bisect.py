@@ -76,10 +76,7 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Bisect, print the result, and store it in the alert's log."""
 
-        def run(args: argparse.Namespace) -> int:
-            return _run(conf, args)
-
-        return run_verb(run, args)
+        return run_verb(lambda args: _run(conf, args), args)
 
 
 def _refused(args: argparse.Namespace) -> int | None:
@@ -236,7 +233,8 @@ class _Measure:
         [record] = [candidate for candidate in records if candidate.variant == series.variant]
         measurement = _measurement(commit, record, series.quantity)
         if not self._args.json:
-            log.info(f"{commit[:8]}: {_number_or_reason(measurement, series.quantity)}")
+            number = "" if measurement.log is None else _number(measurement.log, series.quantity)
+            log.info(f"{commit[:8]}: {number or measurement.reason}")
         return measurement
 
     def close(self) -> None:
@@ -255,12 +253,6 @@ def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
     if quantity == "speedup":
         value, low, high = -value, -high, -low
     return Measurement(commit, value, low, high)
-
-
-def _number_or_reason(measurement: Measurement, quantity: str) -> str:
-    if measurement.log is None:
-        return measurement.reason
-    return _number(measurement.log, quantity)
 
 
 def _number(log: float, quantity: str) -> str:

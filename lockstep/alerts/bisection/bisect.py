@@ -182,20 +182,18 @@ class _Bench:
         self.measured.append(self._measure(commit))
         return self.measured[-1]
 
-    def of(self, commit: str) -> list[Measurement]:
-        """Return all measurements of a commit that gave a number."""
-        return [
-            measurement for measurement in self.measured if measurement.commit == commit and measurement.log is not None
-        ]
+    def of(self, commit: str) -> list[tuple[Measurement, float]]:
+        """Return all measurements of a commit that gave a number, each with its ``log``."""
+        return [(one, one.log) for one in self.measured if one.commit == commit and one.log is not None]
 
     def level(self, commit: str) -> float:
         """Return the median of a commit's measurements; NaN without measurements."""
-        return median([measurement.log for measurement in self.of(commit) if measurement.log is not None] or [math.nan])
+        return median([log for _, log in self.of(commit)] or [math.nan])
 
     def typical(self, commit: str) -> Measurement:
         """Return the measurement that stands for a commit in the result: the one nearest to the commit's median."""
         level = self.level(commit)
-        return min(self.of(commit), key=lambda measurement: abs((measurement.log or 0.0) - level))
+        return min(self.of(commit), key=lambda one: abs(one[1] - level))[0]
 
     def check(self, span: SearchRange, expected: Expected) -> None:
         """Measure the two ends alternately until it is certain whether they differ as recorded.
@@ -215,7 +213,7 @@ class _Bench:
             if difference >= needed and difference > error:
                 return
             if difference + error < needed:
-                raise NotReproduced(*self._not_reproduced(span, expected))
+                raise self._not_reproduced(span, expected)
         between, give = math.expm1(self.level(span.bad) - self.level(span.good)), math.expm1(error)
         raise Inconclusive(
             f"{self._ends(span, expected)}, so they differ by {between:+.1%} ± {give:.1%}, but the recorded change is "
@@ -242,46 +240,33 @@ class _Bench:
 
         The estimate uses the intervals if there is one measurement of each commit, and the scatter if there are more.
         """
-        measurements = self.of(good), self.of(bad)
-        if min(map(len, measurements)) < 2:
-            widths = [
-                [
-                    (measurement.high - measurement.low) / 2
-                    for measurement in commit_measurements
-                    if measurement.high >= measurement.low
-                ]
-                for commit_measurements in measurements
-            ]
+        measured = self.of(good), self.of(bad)
+        if min(map(len, measured)) < 2:
+            widths = ([(one.high - one.low) / 2 for one, _ in of if one.high >= one.low] for of in measured)
             return math.hypot(*(median(some or [0.0]) for some in widths))
-        logs = [
-            [measurement.log for measurement in commit_measurements if measurement.log is not None]
-            for commit_measurements in measurements
-        ]
-        freedom = sum(map(len, logs)) - 2
-        pooled = sum((value - fmean(commit_logs)) ** 2 for commit_logs in logs for value in commit_logs) / freedom
-        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(commit_logs) for commit_logs in logs))
+        freedom = sum(map(len, measured)) - 2
+        logs = [[log for _, log in of] for of in measured]
+        pooled = sum((log - fmean(of)) ** 2 for of in logs for log in of) / freedom
+        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(of) for of in logs))
 
     def _ends(self, span: SearchRange, expected: Expected) -> str:
         good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
         return f"{span.good[:8]} measures {good} on this machine and {span.bad[:8]} {bad}"
 
-    def _not_reproduced(self, span: SearchRange, expected: Expected) -> tuple[str, tuple[Measurement, ...], End | None]:
+    def _not_reproduced(self, span: SearchRange, expected: Expected) -> NotReproduced:
         good, bad = self.level(span.good), self.level(span.bad)
-        message = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}"
-        history = f"but the recorded change is {math.expm1(expected.size):+.1%}"
-        if math.isnan(expected.good + expected.bad):
-            return f"{message}, {history}: {_NOT_THE_COMMITS}", tuple(self.measured), None
-        history += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
-        # Compare each end with its recorded level.
-        distances: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
-        worst: End = "good" if distances["good"] > distances["bad"] else "bad"
-        if distances[worst] < _REACH * abs(expected.size):
-            return f"{message}, {history}: {_NOT_THE_COMMITS}", tuple(self.measured), None
-        side = "bad" if worst == "good" else "good"
-        end_state = (
-            f"{getattr(span, worst)[:8]}, the {worst} end, is {'already' if worst == 'good' else 'still'} {side}"
-        )
-        return f"{message}, {history}: {end_state}. {_OUTSIDE_RANGE}", tuple(self.measured), worst
+        message = f"{self._ends(span, expected)}, so they differ by {math.expm1(bad - good):+.1%}, but the recorded "
+        message += f"change is {math.expm1(expected.size):+.1%}"
+        if not math.isnan(expected.good + expected.bad):
+            message += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
+            # Compare each end with its recorded level.
+            distances: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
+            worst: End = "good" if distances["good"] > distances["bad"] else "bad"
+            if distances[worst] >= _REACH * abs(expected.size):
+                is_now = "already bad" if worst == "good" else "still good"
+                message += f": {getattr(span, worst)[:8]}, the {worst} end, is {is_now}. {_OUTSIDE_RANGE}"
+                return NotReproduced(message, self.measured, worst)
+        return NotReproduced(f"{message}: {_NOT_THE_COMMITS}", self.measured)
 
 
 _NOT_THE_COMMITS = (
