@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts, Step
+from lockstep.alerts.database.schema import OUTBOX
+from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.series_name import SeriesName
 
@@ -75,6 +79,12 @@ def told(*steps: Step, **changes) -> list[FoundChange]:
 
 def alerts(*steps: Step, **changes) -> list[Alert]:
     return group(told(*steps, **changes), COMMITS)
+
+
+def queued(store: AlertStore, state: str) -> list[Any]:
+    """The rows of the outbox whose messages are in this state, oldest first."""
+    with store.database.read() as connection:
+        return list(connection.execute(select(OUTBOX).where(OUTBOX.c.state == state).order_by(OUTBOX.c.id)))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Store messages until they are delivered, so that no message is lost, and none is sent by two processes.
 
-A message is marked as "sending" before it is sent, and as "sent" afterwards. If the process dies in between, the
-message may or may not have arrived. It is sent again, because a message too many is better than none.
+A message is "due" until a sender takes it, then "sending", and "sent" when it was delivered. If the process dies in
+between, the message may or may not have arrived. It is sent again, because a message too many is better than none. It
+is "failed" after all attempts, and "dropped" if its alert was closed before.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, cast
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from lockstep.alerts.bisection.confirmation import PATIENCE_MS, can_be_confirmed
 from lockstep.alerts.database.alert_row import Tracked, tracked
@@ -20,10 +21,6 @@ from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.store import AlertStore
 from lockstep.notify.message import Message, Severity, alert_message, digest_message
 from lockstep.notify.receivers import Receiver
-
-#: The state of a message. "due": it waits for its time. "sending": a sender has taken it. "sent": it was delivered.
-#: "failed": all attempts failed. "dropped": the alert was closed before the message was sent.
-State = Literal["due", "sending", "sent", "failed", "dropped"]
 
 #: Milliseconds after which a message that is still "sending" is due again.
 LEASE_MS = 10 * 60_000
@@ -41,24 +38,18 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class QueuedMessage:
-    """A message in the outbox.
+    """A message that a sender has taken.
 
     Attributes:
         id: number of the message.
         receiver: key of the receiver.
-        state: see ``State``.
-        attempts: number of attempts so far.
-        error: error of the last attempt.
-        due_at: time at which the message is sent, in ms since 1970; in the state "sending", sent again.
+        attempts: number of attempts, with this one.
     """
 
     id: int
     receiver: str
     message: Message
-    state: State
     attempts: int
-    error: str
-    due_at: int
 
 
 class Outbox:
@@ -149,9 +140,10 @@ class Outbox:
                 if not _still_open(connection, row.alert_id):
                     connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(state="dropped", done_at=now))
                     continue
-                claim = {"state": "sending", "attempts": row.attempts + 1, "due_at": now + LEASE_MS}
+                attempts, severity = row.attempts + 1, cast("Severity", row.severity)
+                claim = {"state": "sending", "attempts": attempts, "due_at": now + LEASE_MS}
                 connection.execute(update(OUTBOX).where(OUTBOX.c.id == row.id).values(claim))
-                return _queued(connection.execute(select(OUTBOX).where(OUTBOX.c.id == row.id)).one())
+                return QueuedMessage(row.id, row.receiver, Message(row.title, row.body, severity), attempts)
         return None
 
     def mark_sent(self, queued: QueuedMessage, now: int) -> None:
@@ -165,12 +157,6 @@ class Outbox:
             return
         wait = min(_FIRST_WAIT_MS * 2 ** (queued.attempts - 1), _LONGEST_WAIT_MS)
         self._note(queued, state="due", due_at=now + wait, error=error)
-
-    def messages(self, *states: State) -> list[QueuedMessage]:
-        """Return the queued messages in these states, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(select(OUTBOX).where(OUTBOX.c.state.in_(states)).order_by(OUTBOX.c.id))
-            return [_queued(row) for row in rows]
 
     def _note(self, queued: QueuedMessage, **values: Any) -> None:
         with self._database.write() as connection:
@@ -204,9 +190,3 @@ def _still_open(connection: Connection, alert: int | None) -> bool:
     if alert is None:
         return True
     return connection.scalar(select(ALERT.c.state).where(ALERT.c.id == alert)) in OPEN
-
-
-def _queued(row: Row[Any]) -> QueuedMessage:
-    severity: Severity = "info" if row.severity == "info" else "warning"
-    message = Message(row.title, row.body, severity)
-    return QueuedMessage(row.id, row.receiver, message, row.state, row.attempts, row.error, row.due_at)

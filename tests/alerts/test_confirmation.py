@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from alerting import COMMITS, alerts, series, step
+from alerting import COMMITS, alerts, queued, series, step
 
 from lockstep.alerts.bisection.bisect import Expected, Measurement, SearchRange
 from lockstep.alerts.bisection.confirmation import PATIENCE_MS, can_be_confirmed, confirm
@@ -41,7 +41,7 @@ def written(store, now=None):
     """The messages that wait for their sender after what ``lockstep alerts notify`` does."""
     outbox = Outbox(store)
     outbox.write_alerts(receivers({"LOCKSTEP_NOTIFY": "json://127.0.0.1:1"}), "", now or now_ms(), confirm=True)
-    return [queued.message.body for queued in outbox.messages("due")]
+    return [row.body for row in queued(store, "due")]
 
 
 def test_a_message_waits_and_says_that_the_change_was_confirmed(store):

@@ -8,7 +8,7 @@ import time
 from xml.etree import ElementTree
 
 import pytest
-from alerting import COMMITS, Service, alerts, python, series, step
+from alerting import COMMITS, Service, alerts, python, queued, series, step
 
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import Database
@@ -94,14 +94,13 @@ def test_a_refused_message_waits_longer_each_time_and_arrives_once(store, servic
     assert deliver(outbox, told).refused == ()
     now, waits = now_ms(), []
     for _ in range(ATTEMPTS - 1):
-        [queued] = outbox.messages("due")
-        now = queued.due_at
+        now = queued(store, "due")[0].due_at
         assert outbox.take(told, now - 1) is None
         outbox.mark_refused(outbox.take(told, now), "refused", now)
-        waits += [queued.due_at - now for queued in outbox.messages("due")]
+        waits += [row.due_at - now for row in queued(store, "due")]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (60_000, 4 * 3_600_000)
-    [given_up] = outbox.messages("failed")
+    [given_up] = queued(store, "failed")
     assert given_up.attempts == ATTEMPTS
     assert outbox.take(told, now + 10 * DAY_MS) is None
 
@@ -125,7 +124,7 @@ def test_a_message_about_an_alert_closed_meanwhile_is_dropped(store, service):
     store.act(1, Act("resolve", "ada", "fixed"))
     outbox = Outbox(store)
     assert outbox.take(receivers(environment), now_ms() + DAY_MS) is None
-    assert len(outbox.messages("dropped")) == 1
+    assert len(queued(store, "dropped")) == 1
 
 
 SEND = """
@@ -168,11 +167,11 @@ def test_killed_while_sending_nothing_is_lost(store, service, tmp_path):
         process.communicate(timeout=30)
     outbox, told = Outbox(store), receivers({"LOCKSTEP_NOTIFY": service.url})
     deliver(outbox, told)
-    interrupted = outbox.messages("sending")
+    interrupted = queued(store, "sending")
     assert len(interrupted) <= 3
-    while queued := outbox.take(told, now_ms() + LEASE_MS + 1):
-        outbox.mark_sent(queued, now_ms())
-    assert len(outbox.messages("sent")) == 12
+    while taken := outbox.take(told, now_ms() + LEASE_MS + 1):
+        outbox.mark_sent(taken, now_ms())
+    assert len(queued(store, "sent")) == 12
     assert len(set(service.titles)) >= 12 - len(interrupted)
 
 
@@ -188,17 +187,17 @@ def test_a_digest_a_day_and_none_when_there_is_nothing_to_say(store, service):
     for hour in (1, 2, 25):
         outbox, told = Outbox(store), receivers(environment)
         outbox.write_digest(told, SITE, midnight + hour * 3_600_000)
-        while queued := outbox.take(told, midnight + 3 * DAY_MS):
-            outbox.mark_sent(queued, midnight + 3 * DAY_MS)
-    first, second = outbox.messages("sent")
-    assert first.message.title == "Lockstep: 2 open alerts, 2 of them worse"
-    assert "hgemm on h200 faster by 20.0 %" in first.message.body
-    assert "hgemm" not in second.message.body
+        while taken := outbox.take(told, midnight + 3 * DAY_MS):
+            outbox.mark_sent(taken, midnight + 3 * DAY_MS)
+    first, second = queued(store, "sent")
+    assert first.title == "Lockstep: 2 open alerts, 2 of them worse"
+    assert "hgemm on h200 faster by 20.0 %" in first.body
+    assert "hgemm" not in second.body
     store.act(kda.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
     outbox.write_digest(told, SITE, midnight + 49 * 3_600_000)
-    [third] = outbox.messages("due")
-    assert third.message.title == "Lockstep: 1 open alert, 1 of them worse, and 1 muted"
-    assert third.message.body.startswith("1 open, and 1 muted:\n- new: linear on h200 slower")
+    [third] = queued(store, "due")
+    assert third.title == "Lockstep: 1 open alert, 1 of them worse, and 1 muted"
+    assert third.body.startswith("1 open, and 1 muted:\n- new: linear on h200 slower")
 
 
 def test_a_late_digest_covers_the_days_without_a_digest(store, service):
@@ -206,7 +205,7 @@ def test_a_late_digest_covers_the_days_without_a_digest(store, service):
     assert outbox.write_digest(told, SITE, now_ms()) == 0
     sync(store, step(15, by=-0.2, name=series(family="hgemm")))
     assert outbox.write_digest(told, SITE, now_ms() + DAY_MS + 3_600_000) == 1
-    assert "hgemm on h200 faster by 20.0 %" in outbox.messages("due")[0].message.body
+    assert "hgemm on h200 faster by 20.0 %" in queued(store, "due")[0].body
 
 
 def test_addresses_come_from_the_environment_and_are_not_shown():
