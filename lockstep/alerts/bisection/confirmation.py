@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, both_ends
-from lockstep.alerts.database.first_state import DATA
-from lockstep.alerts.database.states_and_actions import Act
+from lockstep.alerts.database.states_and_actions import DATA, Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import Alert
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, select, update
 
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import write_log
-from lockstep.alerts.database.first_state import DATA
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.schema import ALERT, MEMBER
+from lockstep.alerts.database.states_and_actions import DATA
 from lockstep.alerts.model import Alert
 from lockstep.record.series_name import SeriesName
 

@@ -11,7 +11,6 @@ from sqlalchemy import Connection, Select, case, func, select, update
 
 from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.database.connection import Database
-from lockstep.alerts.database.first_state import DATA
 from lockstep.alerts.database.listing import (
     Choice,
     Names,
@@ -22,7 +21,7 @@ from lockstep.alerts.database.listing import (
     order_by,
 )
 from lockstep.alerts.database.schema import ALERT, CLOCK, EVENT
-from lockstep.alerts.database.states_and_actions import OPEN, Act, LifecycleError, State
+from lockstep.alerts.database.states_and_actions import DATA, OPEN, Act, LifecycleError, State
 from lockstep.alerts.database.update_alerts import CurrentAlerts, Sync, Synced
 from lockstep.alerts.model import Topic
 

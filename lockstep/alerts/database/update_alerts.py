@@ -16,21 +16,23 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, u
 
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
-from lockstep.alerts.database.first_state import (
-    DATA,
-    FILE,
-    FINAL_ENDINGS,
-    LATER_COMMITS,
-    RECORDED,
-    first_state,
-    merged,
-    needs_no_action,
-)
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.renames import Renamed, key_hash, rename
 from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
-from lockstep.alerts.database.states_and_actions import OPEN, Act, Ending
+from lockstep.alerts.database.states_and_actions import (
+    DATA,
+    FILE,
+    FINAL_ENDINGS,
+    LATER_COMMITS,
+    OPEN,
+    RECORDED,
+    Act,
+    Ending,
+    first_state,
+    merged,
+    needs_no_action,
+)
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.quantity import APART
 
