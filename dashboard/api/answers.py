@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from dashboard.api import schema
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.alerts.analysis.runner import AnalysisStatus
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import State

@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dashboard.api.answers import troubles
-from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.alerts.analysis.runner import AnalysisStatus
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_history
 
-from lockstep.alerts.analysis.runner import AnalysisRunner
-from lockstep.alerts.analysis.status import AnalysisStatus, read_status, write_status
+from lockstep.alerts.analysis.runner import AnalysisRunner, AnalysisStatus, read_status, write_status
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
 from lockstep.history.store import Store
@@ -75,7 +74,7 @@ def test_all_processes_know_how_the_analysis_went(tmp_path, store):
 WORKER = """
 import sys, time
 from pathlib import Path
-from lockstep.alerts.analysis.status import AnalysisStatus, read_status, write_status
+from lockstep.alerts.analysis.runner import AnalysisStatus, read_status, write_status
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.history.store import Store
 store = Store.open(Path(sys.argv[1]), cache=Path(sys.argv[2]), patience=0.0)

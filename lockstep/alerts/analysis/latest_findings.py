@@ -14,8 +14,7 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.alerts.analysis.runner import AnalysisRunner
-from lockstep.alerts.analysis.status import AnalysisStatus
+from lockstep.alerts.analysis.runner import AnalysisRunner, AnalysisStatus
 from lockstep.alerts.analysis.stored_analysis import analysed_at
 from lockstep.history.cache_folder import DamagedCache, StoreError
 from lockstep.history.snapshot import Results
