@@ -16,7 +16,7 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 
 from lockstep.alerts.analysis.analyse import analyse_results, analyse_store
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed
-from lockstep.alerts.analysis.followed_series import common_baselines, followed, newest_baselines
+from lockstep.alerts.analysis.followed_series import common_baselines, followed
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
@@ -247,10 +247,7 @@ def test_how_series_behave_is_read_from_the_file(growing):
     for machine in PLANTED:
         shown = findings.of_machine(results, machine)
         trends = list(results.trends(results.series(machine)))
-        said = newest_baselines(results, machine)
-        baselines = common_baselines(
-            (results.benchmarks[one.benchmark].suite, baseline) for one, baseline in said.items()
-        )
+        baselines = common_baselines(results, machine)
         series = {one.name: one for one in followed(trends, results.numbers(machine), baselines)}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)

@@ -17,7 +17,6 @@ from lockstep.alerts.analysis.followed_series import (
     Followed,
     common_baselines,
     followed,
-    newest_baselines,
 )
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stopped_series import freshness, machine_reports
@@ -62,16 +61,14 @@ def _analysed(
 ) -> tuple[MachineAnalysis, Sequence[DetectedSeries]]:
     order = {series: place for place, series in enumerate(results.series(machine=machine))}
     trends = sorted(results.trends(order), key=lambda trend: order[trend.series])
-    baselines = common_baselines(
-        (results.benchmarks[series.benchmark].suite, text)
-        for series, text in newest_baselines(results, machine).items()
-    )
+    baselines = common_baselines(results, machine)
     series = followed(trends, results.numbers(machine), baselines)
-    noisy = [one_series for one_series in series if not one_series.trend.benchmark.exact]
+    noisy = [one for one in series if not one.trend.benchmark.exact]
     detected = _detect(noisy, read_known(file, machine))
     found: list[tuple[Followed, Sequence[Change]]] = [
         *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
-        *((one_series, _exact(one_series)) for one_series in series if one_series.trend.benchmark.exact),
+        # Noise does not hide the changes of an exact series, and later points do not move them.
+        *((one, exact_changes(one.values.values)) for one in series if one.trend.benchmark.exact),
         *follow_checks(results, trends, baselines),
     ]
     builder = StepBuilder(results, machine, ranges)
@@ -90,11 +87,6 @@ def _analysed(
 def _listed(found: Analysis) -> Sequence[Change]:
     """Return the changes of a series, and after them the step that no third point has confirmed yet."""
     return found.changes if found.unconfirmed is None else (*found.changes, found.unconfirmed)
-
-
-def _exact(followed_series: Followed) -> Sequence[Change]:
-    """Return the changes of an exact series. Noise does not hide them, and later points do not move them."""
-    return exact_changes(followed_series.values.values)
 
 
 def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known]) -> list[DetectedSeries]:

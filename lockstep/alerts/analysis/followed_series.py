@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -113,9 +113,8 @@ def followed(trends: list[Trend], numbers: Mapping[Series, int], baselines: Mapp
         copied = trend.same_work_as != 0
         copies = select(trend, copied) if copied.any() else None
         for version, points in enumerate(by_version(trend)):
-            values = values_of(points, paired_numbers(points))
             times, number = (_at(own, points), _at(base, points)), numbers[trend.series]
-            series.append(Followed(name, points, values, *times, version, copies, number))
+            series.append(Followed(name, points, values_of(points), *times, version, copies, number))
     return series
 
 
@@ -140,39 +139,28 @@ def select(trend: Trend, mask: Mask) -> Trend:
     return Trend(trend.series, trend.benchmark, **arrays)
 
 
-def paired_numbers(points: Trend) -> bool:
-    """Return whether every point has a paired ratio. Otherwise only asv's median of ratios is usable for all points."""
-    return points.benchmark.is_ratio and bool(np.isfinite(points.log_ratio).all())
+def values_of(points: Trend) -> Values:
+    """Return the numbers for the detector, with their errors: the paired ratios if every point has one.
 
-
-def values_of(points: Trend, paired: bool) -> Values:
-    """Return the numbers for the detector: the paired ratios with their errors if ``paired``, else the plain values."""
+    Otherwise only the plain values, such as asv's median of ratios, are usable for all points.
+    """
     if points.benchmark.exact:
         return Values(positive(points.value), None)
-    if paired:
+    if points.benchmark.is_ratio and np.isfinite(points.log_ratio).all():
         return Values(np.exp(points.log_ratio), points.ratio_error)
     # The stored errors are those of logarithms, which a series with a zero or negative number does not have.
     ratio = not bool((points.value <= 0).any())
     return Values(points.value, points.error if ratio else np.full(len(points), np.nan))
 
 
-def newest_baselines(results: Results, machine: str) -> dict[Series, str]:
-    """Return the baseline at the newest point of each series of Lockstep's suites, "" for a series without one."""
-    if not any(benchmark.ours for benchmark in results.benchmarks.values()):
-        return {}
-    newest = results.latest(machine)
-    return {point.series: point.baseline for point in newest if results.benchmarks[point.series.benchmark].ours}
-
-
-def common_baselines(named: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the baseline that most series of a suite name, by suite.
-
-    ``named`` holds a pair for each series: the suite, and the baseline or "".
-    """
+def common_baselines(results: Results, machine: str) -> dict[str, str]:
+    """Return the baseline that most series of a Lockstep suite name at their newest point, by suite."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for suite, baseline in named:
-        if baseline:
-            votes[suite][baseline] += 1
+    benchmarks = results.benchmarks
+    for point in results.latest(machine) if any(benchmark.ours for benchmark in benchmarks.values()) else ():
+        benchmark = benchmarks[point.series.benchmark]
+        if benchmark.ours and point.baseline:
+            votes[benchmark.suite][point.baseline] += 1
     return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
 
 
