@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.history.asv_file_header import Head, read_head, updated
+from lockstep.history.asv_file_header import read_head, updated
 from lockstep.history.columns import MOST_SAMPLES, FilePoints
-from lockstep.history.model import STATES, Floats
+from lockstep.history.model import STATES, Floats, Run
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import Ids, SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
@@ -54,7 +54,7 @@ class AsvFile:
     ``problems`` are relative to the folder of the file.
     """
 
-    head: Head
+    run: Run
     points: FilePoints
     versions: Mapping[int, str]
     problems: tuple[Problem, ...]
@@ -74,7 +74,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
         OSError: the file cannot be opened.
     """
     data, problems = updated(read_json(path), path.name)
-    head, notes = read_head(data, path, folders_machine)
+    run, notes = read_head(data, path, folders_machine)
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
         raise Unreadable("the file has no results or no result_columns")
@@ -93,9 +93,9 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
                 for change in mended
             ]
     points = gathered.points()
-    if not head.date and len(points):
-        head = replace(head, date=int(points.columns["measured_at"].max()))
-    return AsvFile(head, points, gathered.versions, tuple(problems))
+    newest = int(points["measured_at"].max(initial=0))
+    run = replace(run, measured_at=newest, date=run.date or newest)
+    return AsvFile(run, points, gathered.versions, tuple(problems))
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class _PointCollector:
             columns["reason"] = reasons
         if self._sampled:
             columns["samples"] = [sampled(samples) for samples in self._samples]
-        return FilePoints(columns)
+        return columns
 
 
 def _not_none(value: Any) -> bool:

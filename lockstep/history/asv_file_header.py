@@ -1,4 +1,4 @@
-"""Read the fields that all points of an asv result file share: commit, date, machine, environment.
+"""Read the run of an asv result file: the commit, date, machine and environment that all of its points share.
 
 asv's own loader (``asv.results.Results.load`` of asv 0.6.6) requires a few keys and hardly checks their values. This
 module accepts every file that asv's loader accepts. If a value has a form that asv itself never writes, the value is
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lockstep.history.model import Run
 from lockstep.history.problems import Problem
 from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
 
@@ -28,28 +28,6 @@ _OTHER_MACHINE = "the file names another machine than the machine.json beside it
 _OLD_FORMAT = "the file is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
 _SHORT_HASH = "the file has no full hash as commit_hash, so git is not asked about the commit"
 _NO_DATE = "the file has no date in milliseconds, so the time of its newest measurement is used"
-
-
-@dataclass(frozen=True)
-class Head:
-    """The fields of a result file that all of its points share.
-
-    Attributes:
-        machine: asv's name of the machine, from ``params``.
-        environment: asv's name of the environment.
-        commit: the file's commit_hash.
-        date: ms since 1970; 0 if unknown.
-        python, requirements: the fields of the same names in the file.
-        strings: the machine's strings and all other entries of ``params``.
-    """
-
-    machine: str
-    environment: str
-    commit: str
-    date: int
-    python: str = ""
-    requirements: Mapping[str, str] = field(default_factory=dict)
-    strings: Mapping[str, str] = field(default_factory=dict)
 
 
 def updated(data: Any, file: str) -> tuple[Mapping[str, Any], list[Problem]]:
@@ -74,8 +52,10 @@ def updated(data: Any, file: str) -> tuple[Mapping[str, Any], list[Problem]]:
         ) from error
 
 
-def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Head, list[Problem]]:
-    """Return the fields that all points of a file share, and a note for each difference from the form that asv writes.
+def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Run, list[Problem]]:
+    """Return the run of a file, and a note for each difference from the form that asv writes.
+
+    The run's machine is "", and its date is 0 if the file states none.
 
     Args:
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
@@ -107,19 +87,21 @@ def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") ->
     if date is None or not 0 <= date < LATEST_TIME:
         date = 0
         notes.append(_NO_DATE)
-    head = Head(machine, environment, commit, int(date), python, requirements, strings)
-    return head, [Problem(path.name, note, weight="note") for note in notes]
+    run = Run("", commit, int(date), environment, "", python, requirements, strings, named=machine)
+    return run, [Problem(path.name, note, weight="note") for note in notes]
 
 
 def texts(values: Any) -> dict[str, str]:
-    """Return the printable texts and whole numbers of an object, as texts.
+    """Return the printable texts and whole numbers of an object, as texts sorted by key.
 
     Other values are left out, because they cannot be compared as facts.
     """
     if not isinstance(values, dict):
         return {}
     plain = {key: _text(value) for key, value in list(values.items())[:200] if isinstance(value, str | int)}
-    return {key: value for key, value in plain.items() if f"{key}{value}".isprintable() and len(key + value) < 600}
+    return {
+        key: value for key, value in sorted(plain.items()) if f"{key}{value}".isprintable() and len(key + value) < 600
+    }
 
 
 def _text(value: str | int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lockstep.history.model import Benchmark
+from lockstep.history.problems import Problem
 from lockstep.history.unit_direction import better_of
 from lockstep.history.validation import Unreadable, read_json
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, Better, type_of
@@ -33,8 +34,8 @@ _BETTER = "better"
 
 def read_tables(
     root: Path, tables: Mapping[str, tuple[int, int]]
-) -> tuple[dict[str, dict[str, Any]], list[tuple[str, str]]]:
-    """Return the entries of all benchmarks, and the path and the fault of each table that cannot be read.
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[Problem]]]:
+    """Return the entries of all benchmarks, and the problem of each table that cannot be read, by path.
 
     If several tables have an entry for a benchmark, that of the results folder itself counts, else that of the table
     that changed last.
@@ -43,12 +44,12 @@ def read_tables(
         tables: modification time and size of each table, by its path relative to ``root``.
     """
     entries: dict[str, dict[str, Any]] = {}
-    faults = []
+    faults = {}
     for path in sorted(tables, key=lambda path: (path == TABLE, tables[path][0], path)):
         try:
             entries |= read_benchmarks(root / path)
         except (Unreadable, OSError) as error:
-            faults.append((path, getattr(error, "strerror", None) or str(error)))
+            faults[path] = [Problem(path, getattr(error, "strerror", None) or str(error), weight="part")]
     return entries, faults
 
 

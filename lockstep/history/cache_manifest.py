@@ -11,13 +11,13 @@ import json
 import secrets
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.line import Line
-from lockstep.history.model import Commit
+from lockstep.history.model import Commit, Control, Run
 from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 
@@ -28,25 +28,20 @@ class RunRow(NamedTuple):
     Attributes:
         id: the number that the file's points carry. When a file changes, it gets a new number. Its old points then
             belong to no run and are ignored, because numbers are never reused.
-        facts, controls: conditions of the measurement as JSON texts. Equal facts give equal texts.
+        folder: the folder of the file, relative to the results folder.
         layout: digest of the sorted numbers of the file's series.
         points: the number of points in the file.
         content: digest of the points: series number, value and time of each. Files with equal digests are copies.
+        run: the measurement, whose machine is "".
         part: name of the parquet file that holds the points; "" if the file has no points.
     """
 
     id: int
-    path: str
     folder: str
-    commit: str
-    date: int
-    environment: str
-    measured_at: int
-    facts: str
-    controls: str
     layout: str
     points: int
     content: str
+    run: Run
     part: str = ""
 
 
@@ -65,7 +60,7 @@ class Manifest:
     Attributes:
         files: the times and sizes that each file, readable or not, had when it was read, by path.
         runs: the files that could be read, by path.
-        problems: the problems of each file, by path.
+        problems: the problems of each file and of each table, by path.
         parts: the parts in use, by name.
         layouts: the series numbers (int64) of each layout as hexadecimal digits, by the layout's digest.
         series: the benchmark and the parameter values of each series, by the series' number.
@@ -76,7 +71,6 @@ class Manifest:
         line_state: a digest of what the order was computed from; "" in a manifest that is being made.
         tables: see ``Scan.tables``.
         benchmarks: the entries of the benchmarks in these tables, by name.
-        table_faults: the path and the fault of each table that could not be read.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -91,13 +85,12 @@ class Manifest:
     line_state: str = ""
     tables: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     benchmarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    table_faults: Sequence[tuple[str, str]] = ()
 
     @property
     def commits(self) -> dict[str, int]:
         """The date of every commit, in ms since 1970, by hash. If files disagree, the earliest date counts."""
         dates: dict[str, int] = {}
-        for run in self.runs.values():
+        for run in (row.run for row in self.runs.values()):
             dates[run.commit] = min(run.date, dates.get(run.commit, run.date))
         return dates
 
@@ -126,10 +119,14 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Replace the file ``path`` by this manifest."""
         content = {one.name: getattr(self, one.name) for one in fields(self)}
-        text = json.dumps(content, default=asdict, separators=(",", ":")).encode()
+        text = json.dumps(content, default=_as_dict, separators=(",", ":")).encode()
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(b"%08x\n" % zlib.crc32(text) + text)
         temporary.replace(path)
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 _BY_PATH = ("files", "runs", "problems")
@@ -145,13 +142,13 @@ def read_manifest(path: Path) -> Manifest:
     checksum, _, text = path.read_bytes().partition(b"\n")
     if checksum != b"%08x" % zlib.crc32(text):
         raise DamagedCache(f"{path.name} has another checksum")
-    content = json.loads(text)
+    content = json.loads(text, object_hook=_Shared())
     line = content["line"]
     return Manifest(
         **content
         | {
             "files": {name: tuple(stamp) for name, stamp in content["files"].items()},
-            "runs": {name: RunRow(*run) for name, run in content["runs"].items()},
+            "runs": {name: _row(*row) for name, row in content["runs"].items()},
             "problems": {name: [Problem(**one) for one in found] for name, found in content["problems"].items()},
             "parts": {name: Part(*part) for name, part in content["parts"].items()},
             "series": {int(number): (name, tuple(values)) for number, (name, values) in content["series"].items()},
@@ -160,3 +157,24 @@ def read_manifest(path: Path) -> Manifest:
             "tables": {name: tuple(stamp) for name, stamp in content["tables"].items()},
         }
     )
+
+
+class _Shared:
+    """Returns one object for equal objects of texts, such as the facts of a host. It saves memory for each run."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+
+    def __call__(self, read: dict[str, Any]) -> dict[str, Any]:
+        texts = all(isinstance(value, str) for value in read.values())
+        return self._known.setdefault(tuple(read.items()), read) if texts else read
+
+
+def _row(number: int, folder: str, layout: str, points: int, content: str, run: dict[str, Any], part: str) -> RunRow:
+    run["controls"] = _controls(run["controls"])
+    run["gpu_controls"] = {int(gpu): _controls(measured) for gpu, measured in run["gpu_controls"].items()}
+    return RunRow(number, folder, layout, points, content, Run(**run), part)
+
+
+def _controls(read: Mapping[str, Any]) -> Mapping[str, Control]:
+    return {name: Control(**control) for name, control in read.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -69,17 +68,9 @@ COLUMNS: Mapping[str, Kind] = {
 BLANKS: Mapping[Kind, Any] = {"key": 0, "code": 0, "count": 0, "time": 0, "number": np.nan, "text": "", "samples": ()}
 
 
-@dataclass(frozen=True)
-class FilePoints:
-    """The points of one file, as columns of equal length. A column without values may be absent.
-
-    Columns of numbers are arrays of the type in ``DTYPES``; columns of the kinds "text" and "samples" are lists.
-    """
-
-    columns: Mapping[str, Any]
-
-    def __len__(self) -> int:
-        return len(self.columns["series"])
+#: The points of a file by column, of equal length. A column without values may be absent. Columns of numbers are arrays
+#: of the type in ``DTYPES``; columns of the kinds "text" and "samples" are lists.
+FilePoints = Mapping[str, Any]
 
 
 def blank(kind: Kind, length: int) -> Any:
@@ -91,14 +82,13 @@ def blank(kind: Kind, length: int) -> Any:
 
 def joined(files: Sequence[FilePoints]) -> dict[str, NDArray[Any]]:
     """Return the points of several files as one, sorted by series, with the columns that any of the files has."""
-    present = {name: kind for name, kind in COLUMNS.items() if any(name in file.columns for file in files)}
+    present = {name: kind for name, kind in COLUMNS.items() if any(name in file for file in files)}
     order = np.argsort(_joined("series", "key", files), kind="stable")
     return {name: _joined(name, kind, files)[order] for name, kind in present.items()}
 
 
 def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> NDArray[Any]:
-    parts = [file.columns.get(name) for file in files]
-    columns = [blank(kind, len(file)) if part is None else part for file, part in zip(files, parts, strict=True)]
+    columns = [file[name] if name in file else blank(kind, len(file["series"])) for file in files]
     if kind not in ("text", "samples"):
         values: NDArray[Any] = np.concatenate(columns)
         return values

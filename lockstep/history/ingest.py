@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import subprocess
@@ -14,7 +13,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -162,22 +160,23 @@ def read_batch(batch: Batch) -> Manifest:
             folder = (batch.root / path).parent
             if folder not in machines:
                 machines[folder] = _machine_in(folder)
-            asv, facts, problems[path] = _read(batch.root / path, path, stamp, machines[folder])
+            asv = _read(batch.root / path, path, stamp, machines[folder])
         except (Unreadable, OSError) as error:
             message = getattr(error, "strerror", None) or str(error)
             problems[path] = [Problem(path, message, getattr(error, "reason", message))]
             continue
+        problems[path] = asv.problems
         versions |= asv.versions
-        series = np.sort(asv.points.columns["series"]).tobytes()
+        series = np.sort(asv.points["series"]).tobytes()
         layout = blake2b(series, digest_size=12).hexdigest()
         layouts[layout] = series.hex()
-        runs[path] = _row(run, path, batch.folder, asv, facts, layout)
-        points.append(FilePoints({**asv.points.columns, "run": np.full(len(asv.points), run, np.int32)}))
+        runs[path] = _row(run, batch.folder, asv, layout)
+        points.append({**asv.points, "run": np.full(len(asv.points["series"]), run, np.int32)})
     parts, known = {}, {}
-    if any(map(len, points)):
+    if any(len(points_of_file["series"]) for points_of_file in points):
         part = write_part(points, batch.parts, batch.folder)
         parts, runs = {part.name: part}, {path: run._replace(part=part.name) for path, run in runs.items()}
-        numbers = np.unique(np.concatenate([points_of_file.columns["series"] for points_of_file in points]))
+        numbers = np.unique(np.concatenate([points_of_file["series"] for points_of_file in points]))
         known = {number: _IDS.known[number] for number in numbers.tolist()}
     return Manifest(batch.files, runs, problems, parts, layouts, known, versions, batch.runs[-1] + 1)
 
@@ -191,47 +190,17 @@ def _machine_in(folder: Path) -> str:
     return machine if isinstance(machine, str) else ""
 
 
-def _read(
-    path: Path, location: str, stamp: Stamp, folders_machine: str
-) -> tuple[AsvFile, dict[str, Any], Sequence[Problem]]:
-    """Return the content of a result file, the facts from its provenance file, and the problems of both files."""
+def _read(path: Path, location: str, stamp: Stamp, folders_machine: str) -> AsvFile:
+    """Return the content of a result file and of its provenance file."""
     asv = read_asv(path, _IDS, folders_machine)
-    facts: dict[str, Any] = {}
     if stamp[2:] != (0, 0):
-        provenance = provenance_path(path)
-        try:
-            asv, facts = join_provenance(provenance, asv, _IDS)
-        except OSError as error:
-            unread = Problem(provenance.name, error.strerror or str(error), weight="part")
-            asv = replace(asv, problems=(*asv.problems, unread))
+        asv = join_provenance(provenance_path(path), asv, _IDS)
     folder = location.removesuffix(path.name)
-    return asv, facts, [replace(problem, path=folder + problem.path) for problem in asv.problems]
+    problems = tuple(replace(problem, path=folder + problem.path) for problem in asv.problems)
+    return replace(asv, run=replace(asv.run, path=location), problems=problems)
 
 
-def _row(run: int, path: str, folder: str, asv: AsvFile, facts: dict[str, Any], layout: str) -> RunRow:
-    head = asv.head
-    controls = facts.pop("controls", {})
-    shared = {
-        "python": head.python,
-        "requirements": head.requirements,
-        "strings": head.strings,
-        "named": head.machine,
-        **facts,
-    }
-    columns = asv.points.columns
-    measured = columns["measured_at"]
+def _row(number: int, folder: str, asv: AsvFile, layout: str) -> RunRow:
+    columns = asv.points
     content = b"".join(columns[name].tobytes() for name in ("series", "value", "measured_at"))
-    return RunRow(
-        id=run,
-        path=path,
-        folder=folder,
-        commit=head.commit,
-        date=head.date,
-        environment=head.environment,
-        measured_at=int(measured.max()) if len(measured) else 0,
-        facts=json.dumps(shared, sort_keys=True),
-        controls=json.dumps(controls),
-        layout=layout,
-        points=len(asv.points),
-        content=blake2b(content, digest_size=12).hexdigest(),
-    )
+    return RunRow(number, folder, layout, len(columns["series"]), blake2b(content, digest_size=12).hexdigest(), asv.run)

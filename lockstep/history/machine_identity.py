@@ -26,24 +26,21 @@ class _Group:
     runs: list[int] = field(default_factory=list)
 
 
-def machine_names(
-    runs: Sequence[Run], folders: Sequence[str], places: Mapping[str, int], joined: Collection[str] = ()
-) -> list[str]:
+def machine_names(runs: Sequence[Run], places: Mapping[str, int], joined: Collection[str] = ()) -> list[str]:
     """Return the name of the machine to which each run belongs.
 
     The machine of the oldest results in a folder has the folder's name. So a second operating system, processor or
     environment that appears later does not rename older results.
 
     Args:
-        runs: the runs; the field ``machine`` of a run is not read.
-        folders: asv's machine name of each run.
+        runs: the runs; ``machine`` is the name of the folder, or of the machine to which a rule joins it.
         places: the position of each commit in the history.
-        joined: names in ``folders`` that a rule of thresholds.toml gives to several machines. Their hardware may
+        joined: names of machines that a rule of thresholds.toml gives to several machines. Their hardware may
             differ, unless it was measured at the same commits.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):
-        of_folder[folders[index]].append(index)
+        of_folder[runs[index].machine].append(index)
     names = [""] * len(runs)
     used_names = set(of_folder)
     for folder in sorted(of_folder):

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
-from lockstep.history.columns import COLUMNS, FilePoints, blank
+from lockstep.history.columns import COLUMNS, blank
 from lockstep.history.hex_digits import copied_words, packed
-from lockstep.history.model import STATES
+from lockstep.history.model import STATES, Control
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
@@ -37,25 +37,24 @@ def provenance_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".json") + SUFFIX)
 
 
-def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, dict[str, Any]]:
-    """Return asv's points completed by the provenance records, and the facts that all points share.
+def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> AsvFile:
+    """Return asv's file completed by the records and the facts of a provenance file.
 
-    If the provenance file is faulty, asv's points are returned unchanged, with a problem.
+    If the provenance file is faulty, asv's file is returned unchanged, with a problem.
 
     Args:
         ids: assigns numbers to series that only the records have.
-
-    Raises:
-        OSError: the file cannot be opened.
     """
     try:
         provenance, records = read_records(plain_file(path))
-        if provenance.commit != asv.head.commit or provenance.machine != asv.head.machine:
+        if provenance.commit != asv.run.commit or provenance.machine != asv.run.named:
             raise Unreadable("the file names another commit or machine than asv's result file beside it")
+    except OSError as error:
+        return _with_problems(asv, path, {error.strerror or str(error): 1})
     except RecursionError:
-        return _with_problems(asv, path, {"the file's JSON is nested too deep": 1}), {}
+        return _with_problems(asv, path, {"the file's JSON is nested too deep": 1})
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
-        return _with_problems(asv, path, {str(error).removeprefix(str(path)).lstrip(" :,"): 1}), {}
+        return _with_problems(asv, path, {str(error).removeprefix(str(path)).lstrip(" :,"): 1})
     joined = _RecordMerger(asv, provenance, ids)
     problems: Counter[str] = Counter()
     for record in records:
@@ -63,7 +62,7 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> tuple[AsvFile, 
             joined.add(record)
         except Unreadable as error:
             problems[str(error)] += 1
-    return _with_problems(joined.file(), path, problems), _facts(provenance)
+    return _with_problems(_completed(joined.file(), provenance), path, problems)
 
 
 def _with_problems(asv: AsvFile, path: Path, problems: Mapping[str, int]) -> AsvFile:
@@ -75,25 +74,28 @@ def _with_problems(asv: AsvFile, path: Path, problems: Mapping[str, int]) -> Asv
     return replace(asv, problems=(*asv.problems, *listed))
 
 
-def _facts(provenance: Provenance) -> dict[str, Any]:
+def _completed(file: AsvFile, provenance: Provenance) -> AsvFile:
+    """Return the file with the conditions of its run, which the provenance states."""
     host = provenance.host if isinstance(provenance.host, Mapping) else {}
-    return {
-        "host": {str(key)[:100]: words(value)[:300] for key, value in list(host.items())[:100]},
-        "controls": {
-            0: _controls(provenance.controls),
-            **{packed(words(uuid)): _controls(share.controls) for uuid, share in list(provenance.gpus.items())[:100]},
-        },
-        "clock_state": words(provenance.clock_state),
-        "harness": words(provenance.harness),
-        "protocol": provenance.protocol if isinstance(provenance.protocol, int) else 0,
-    }
+    gpus = list(provenance.gpus.items())[:100]
+    run = replace(
+        file.run,
+        measured_at=int(file.points["measured_at"].max(initial=0)),
+        host={str(key)[:100]: words(value)[:300] for key, value in sorted(host.items())[:100]},
+        controls=_controls(provenance.controls),
+        gpu_controls={packed(words(uuid)): _controls(share.controls) for uuid, share in gpus},
+        clock_state=words(provenance.clock_state),
+        harness=words(provenance.harness),
+        protocol=provenance.protocol if isinstance(provenance.protocol, int) else 0,
+    )
+    return replace(file, run=run)
 
 
-def _controls(controls: Any) -> dict[str, dict[str, float | None]]:
+def _controls(controls: Any) -> dict[str, Control]:
     if not isinstance(controls, Mapping):
         return {}
     valid = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
-    return {key: {"seconds": finite(entry.get("seconds")), "rate": _rate(key, entry)} for key, entry in valid.items()}
+    return {key: Control(finite(entry.get("seconds")), _rate(key, entry)) for key, entry in valid.items()}
 
 
 def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
@@ -114,12 +116,12 @@ class _RecordMerger:
         self._recorded_at = _instant(provenance.recorded_at)
         host = provenance.host if isinstance(provenance.host, Mapping) else {}
         self._gpu = words(host.get("gpu_uuid", ""))
-        controls = _controls(provenance.controls)
-        self._rates = [controls.get(control, {}).get("rate") for control in ("copy", "matmul")]
+        controls, unknown = _controls(provenance.controls), Control(None, None)
+        self._rates = [controls.get(control, unknown).rate for control in ("copy", "matmul")]
         self._columns: dict[str, list[Any]] = {}
         for column, kind in COLUMNS.items():
-            stored = asv.points.columns.get(column)
-            column_values = blank(kind, len(asv.points)) if stored is None else stored
+            stored = asv.points.get(column)
+            column_values = blank(kind, len(asv.points["series"])) if stored is None else stored
             self._columns[column] = column_values if isinstance(column_values, list) else column_values.tolist()
         self._place = {number: place for place, number in enumerate(self._columns["series"])}
         self._recorded: set[int] = set()
@@ -184,7 +186,7 @@ class _RecordMerger:
         for column, kind in COLUMNS.items():
             listed = [self._columns[column][place] for place in places]
             columns[column] = listed if kind in ("text", "samples") else np.array(listed, blank(kind, 0).dtype)
-        return AsvFile(self._asv.head, FilePoints(columns), self._versions, self._asv.problems)
+        return AsvFile(self._asv.run, columns, self._versions, self._asv.problems)
 
     def _put(self, number: int, values: Mapping[str, Any]) -> None:
         place = self._place.get(number)

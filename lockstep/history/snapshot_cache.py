@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sized
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,18 +15,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(eq=False, slots=True)
-class _Entry:
-    """A place for a cached value, empty until the value is computed.
-
-    ``size`` is the number of items if the value is a collection.
-    """
-
-    done: bool = False
-    value: Any = None
-    size: int = 0
-
-
 #: Maximum number of cached values, and of their items. The value that was not used for the longest time is dropped
 #: first. Each function of a snapshot has its own limits, so that a query of every commit does not drop values that
 #: every page needs.
@@ -36,7 +23,8 @@ _MOST, _MOST_ITEMS = 16, 200_000
 #: Maximum number of cached values of a function of a single commit. Such a value takes 1 MB for 1,200 series.
 _FEW = 6
 
-_CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, _Entry]]] = WeakKeyDictionary()
+#: For each snapshot and function, lists by the arguments: empty, or with the computed value.
+_CACHE: WeakKeyDictionary[Results, dict[Hashable, OrderedDict[Hashable, list[Any]]]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 #: A thread holds this lock while it computes a value. Python runs one thread at a time, so parallel computations would
@@ -57,21 +45,24 @@ def once(results: Results, owner: Hashable, key: Hashable, make: Callable[[], T]
     """
     with _LOCK:
         entries = _CACHE.setdefault(results, {}).setdefault(owner, OrderedDict())
-        entry = entries.setdefault(key, _Entry())
+        entry = entries.setdefault(key, [])
         entries.move_to_end(key)
         while len(entries) > limit:
             entries.popitem(last=False)
-    if not entry.done:
+    if not entry:
         with _COMPUTING:
-            if not entry.done:
-                entry.value = make()
-                entry.size = len(entry.value) if isinstance(entry.value, Sized) else 1
-                entry.done = True
+            if not entry:
+                entry.append(make())
                 with _LOCK:
-                    while len(entries) > 1 and sum(cached.size for cached in entries.values()) > _MOST_ITEMS:
+                    while len(entries) > 1 and sum(map(_size, entries.values())) > _MOST_ITEMS:
                         entries.popitem(last=False)
-    value: T = entry.value
+    value: T = entry[0]
     return value
+
+
+def _size(entry: list[Any]) -> int:
+    """Return the number of items of a cached value; 0 if it is not computed yet, 1 if it is not a collection."""
+    return sum(len(value) if isinstance(value, Sized) else 1 for value in entry)
 
 
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:

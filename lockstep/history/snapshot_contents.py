@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.joined_series import Joined, same_series, version_joins
 from lockstep.history.machine_identity import Folders, hardware, joined_folders, machine_names
-from lockstep.history.model import Benchmark, Commit, Control, Machine, Run, Series
+from lockstep.history.model import Benchmark, Commit, Machine, Run, Series
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader, Source
 from lockstep.history.series_ids import Ids
@@ -109,16 +107,14 @@ def load(
     files = [row for row in manifest.runs.values() if row.points]
     joined = joined_folders({row.folder for row in files}, rules)
     rows, repeated = _by_run(files, joined, layouts)
-    runs = [_run(run_rows) for run_rows in rows]
-    folders = [joined.of(run_rows[0].folder) for run_rows in rows]
-    shown_as = _on_lines(runs, folders, {commit.hash: commit.lines or ("",) for commit in order}, place, joined)
-    rows, folders = [rows[index] for index, _, _ in shown_as], [folders[index] for index, _, _ in shown_as]
+    runs = [replace(run_rows[-1].run, machine=joined.of(run_rows[0].folder)) for run_rows in rows]
+    shown_as = _on_lines(runs, {commit.hash: commit.lines or ("",) for commit in order}, place, joined)
+    folder_of = {name: runs[index].machine for index, name, _ in shown_as}
+    rows = [rows[index] for index, _, _ in shown_as]
     runs = [replace(runs[index], machine=name) for index, name, _ in shown_as]
     measured_commits = {run.commit for run in runs}
     known, table = manifest.series, manifest.benchmarks
-    problems = [*strays, *(Problem(path, what, weight="part") for path, what in manifest.table_faults)]
-    problems += [problem for _, found in sorted(manifest.problems.items()) for problem in found]
-    problems += repeated
+    problems = [*strays, *(one for _, found in sorted(manifest.problems.items()) for one in found), *repeated]
     files_at = [
         (run.machine, run.commit, row.layout) for run, run_rows in zip(runs, rows, strict=True) for row in run_rows
     ]
@@ -128,10 +124,10 @@ def load(
     for name in sorted({name for name, _ in same.known.values()} - benchmarks.keys()):
         benchmarks[name] = benchmark(name, entries.get(name))
     branches = {name: branch for _, name, branch in shown_as}
-    shown = {run.machine: folder for run, folder in zip(runs, folders, strict=True) if not branches[run.machine]}
+    shown = {name: folder for name, folder in folder_of.items() if not branches[name]}
     contents = Contents(
         root=root,
-        machines=_machines(runs, folders, place, branches),
+        machines=_machines(runs, folder_of, place, branches),
         every_commit=tuple(commit for commit in order if commit.hash in measured_commits),
         line_note=manifest.line.note,
         runs=tuple(runs),
@@ -162,7 +158,6 @@ def load(
 
 def _on_lines(
     runs: Sequence[Run],
-    folders: Sequence[str],
     lines: Mapping[str, Sequence[str]],
     place: Mapping[str, int],
     joined: Folders,
@@ -172,12 +167,13 @@ def _on_lines(
     The line of a later branch is a machine of its own. The runs from before the fork belong to several machines.
 
     Args:
+        runs: the runs, whose machine is that of the folder.
         lines: the lines of each commit, see ``Commit``. A commit apart is shown beside the first.
     """
     found = []
     for branch in dict.fromkeys(["", *(name for held in lines.values() for name in held)]):
         here = [index for index, run in enumerate(runs) if branch in lines[run.commit]]
-        machines = machine_names([runs[at] for at in here], [folders[at] for at in here], place, joined.ruled)
+        machines = machine_names([runs[at] for at in here], place, joined.ruled)
         own = {name for at, name in zip(here, machines, strict=True) if lines[runs[at].commit][0] == branch}
         suffix = f" (branch {branch})" if branch else ""
         found += [(at, name + suffix, branch) for at, name in zip(here, machines, strict=True) if name in own]
@@ -192,23 +188,23 @@ def _by_run(
     Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
     """
     rows_by_run: dict[tuple[Any, ...], list[RunRow]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.path):
+    for row in sorted(rows, key=lambda row: row.run.path):
         machine = folders.of(row.folder)
         # A rule joins machines whose hardware may differ; only measurements on equal hardware are repetitions.
-        kind = tuple(sorted(hardware(_facts(row.facts)["strings"]).items())) if machine in folders.ruled else ()
-        rows_by_run[machine, kind, row.commit, row.environment].append(row)
+        kind = tuple(sorted(hardware(row.run.strings).items())) if machine in folders.ruled else ()
+        rows_by_run[machine, kind, row.run.commit, row.run.environment].append(row)
     notes = []
     for run_rows in rows_by_run.values():
         first: dict[str, RunRow] = {}
         for row in run_rows:
             if first.setdefault(row.content, row) is not row:
-                message = f"the file holds the same measurements as {first[row.content].path}, so they count once"
-                notes.append(Problem(row.path, message, _COPY, "note"))
-        run_rows[:] = sorted(first.values(), key=lambda row: row.measured_at)
+                message = f"the file holds the same measurements as {first[row.content].run.path}, so they count once"
+                notes.append(Problem(row.run.path, message, _COPY, "note"))
+        run_rows[:] = sorted(first.values(), key=lambda row: row.run.measured_at)
         if len(run_rows) > 1:
             together = np.concatenate([layouts[row.layout] for row in run_rows])
             if len(np.unique(together)) < len(together):
-                notes += [Problem(row.path, _REPEAT, weight="note") for row in run_rows]
+                notes += [Problem(row.run.path, _REPEAT, weight="note") for row in run_rows]
     return list(rows_by_run.values()), notes
 
 
@@ -216,35 +212,8 @@ _COPY = "the file holds the same measurements as another file, so they count onc
 _REPEAT = "the file is one of several measurements of its commit in one environment: pages and alerts show the mean"
 
 
-def _run(rows: Sequence[RunRow]) -> Run:
-    row = rows[-1]
-    facts = _facts(row.facts)
-    controls = {
-        int(gpu): {name: Control(**control) for name, control in measured.items()}
-        for gpu, measured in json.loads(row.controls).items()
-    }
-    return Run(
-        machine="",
-        commit=row.commit,
-        date=row.date,
-        environment=row.environment,
-        path=row.path,
-        measured_at=row.measured_at,
-        controls=controls.pop(0, {}),
-        gpu_controls=controls,
-        **facts,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _facts(text: str) -> dict[str, Any]:
-    """Decode the facts of a run from JSON. Runs with equal texts share one dictionary, which saves memory."""
-    facts: dict[str, Any] = json.loads(text)
-    return facts
-
-
 def _machines(
-    runs: Sequence[Run], folders: Sequence[str], positions: Mapping[str, int], branches: Mapping[str, str]
+    runs: Sequence[Run], folder_of: Mapping[str, str], positions: Mapping[str, int], branches: Mapping[str, str]
 ) -> dict[str, Machine]:
     runs_by_machine: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: positions[runs[index].commit]):
@@ -254,7 +223,7 @@ def _machines(
         newest = runs[runs_by_machine[name][-1]]
         machines[name] = Machine(
             name=name,
-            folder=folders[runs_by_machine[name][0]],
+            folder=folder_of[name],
             environments=tuple(dict.fromkeys(runs[index].environment for index in runs_by_machine[name])),
             strings=newest.strings,
             clock_state=newest.clock_state,

@@ -258,7 +258,8 @@ class Store:
         entries, faults = read_tables(self.root, current.tables)
         # After a fault keep the known entries, because asv may be writing the table.
         kept = {**manifest.benchmarks, **entries} if faults else entries
-        return replace(manifest, tables=current.tables, benchmarks=kept, table_faults=faults)
+        problems = {**manifest.without(manifest.tables).problems, **faults}
+        return replace(manifest, tables=current.tables, benchmarks=kept, problems=problems)
 
     def _merged(self, manifest: Manifest) -> Manifest:
         live = Counter[str]()
