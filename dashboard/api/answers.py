@@ -160,8 +160,8 @@ def comparison(served: Served) -> schema.Comparison:
         verdicts={str(verdict): count for verdict, count in compared.counts.items()},
         other_version=compared.other_version,
         one_sided=compared.one_sided,
-        cases=[_of(schema.Case, pair) for pair in compared.pairs[start : start + query.limit]],
-        left_out=max(len(compared.pairs) - start - query.limit, 0),
+        cases=[_of(schema.Case, pair) for pair in compared[start : start + query.limit]],
+        left_out=max(len(compared) - start - query.limit, 0),
     )
 
 

@@ -14,9 +14,10 @@ from dashboard.pages.controls import choice, menu, optional_menu
 from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.compare.difference import Quantity
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_of_suite import suites
-from lockstep.compare.two_sides import Comparison, Quantity, Side, compare, differing, run_of
+from lockstep.compare.two_sides import Comparison, Side, compare, differing
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.display_names import natural
 from lockstep.history.snapshot import Results
@@ -118,7 +119,7 @@ def body(
         findings: the detector's findings on head's machine; ``None`` if unknown.
     """
     base, head = (Side(chosen[f"{side}m"], chosen[f"{side}c"], chosen[f"{side}v"]) for side in "bh")
-    base_run, head_run = run_of(results, base), run_of(results, head)
+    base_run, head_run = (results.run_at(side.machine, side.commit) for side in (base, head))
     if base_run is None or head_run is None:
         side, missing = ("base", base) if base_run is None else ("head", head)
         statement = f"{missing.machine} has no results of commit {missing.commit[:8] or '(none chosen)'}."
@@ -139,25 +140,25 @@ def body(
         parts.append(
             html.Details([summary, table(("What", "Base", "Head"), rows, "What differs")], className="differs")
         )
-    if not comparison.pairs:
+    if not comparison:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured at both base and head. ", hint], className="card empty")]
-    timed = comparison.pairs.timed
+    timed = comparison.timed
     if len(timed):
         right = "against base's latency, µs"
         if len(timed) > MOST_POINTS:
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
         caption = [html.Span(f"{_CHANGES[quantity]}, % (up: head is slower)"), html.Span(right)]
-        figure = scatter([comparison.pairs[place] for place in timed[:MOST_POINTS].tolist()], scheme)
+        figure = scatter([comparison[place] for place in timed[:MOST_POINTS].tolist()], scheme)
         # New results keep the reader's zoom.
         figure["layout"]["uirevision"] = str(chosen)
         figure["layout"]["meta"] = " → ".join(f"{side.machine} {side.commit[:8]}" for side in (base, head))
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Cases, the loudest first"))
-    parts.append(compare_table(comparison.pairs[:MOST], head, _CHANGES[quantity]))
-    if len(comparison.pairs) > MOST:
-        parts.append(html.P(f"and {whole(len(comparison.pairs) - MOST)} more cases: choose a suite.", className="dim"))
+    parts.append(compare_table(comparison[:MOST], head, _CHANGES[quantity]))
+    if len(comparison) > MOST:
+        parts.append(html.P(f"and {whole(len(comparison) - MOST)} more cases: choose a suite.", className="dim"))
     return parts
 
 
@@ -189,7 +190,7 @@ def variants(results: Results, machine: str) -> list[str]:
 
 
 def _summary(comparison: Comparison) -> str:
-    counts, units = comparison.counts, comparison.pairs.units
+    counts, units = comparison.counts, comparison.units
     # Numbers that are not times are worse or better, not slower or faster. A mean over several units means nothing.
     timed = "seconds" in units
     parts = [
@@ -197,7 +198,7 @@ def _summary(comparison: Comparison) -> str:
         for verdict in LOUDEST
         if counts[verdict]
     ]
-    if math.isfinite(comparison.geomean) and (len(units) == 1 or (timed and comparison.pairs.ours)):
+    if math.isfinite(comparison.geomean) and (len(units) == 1 or (timed and comparison.ours)):
         unit = "time" if timed else units[0]
         parts.append(minus(f"geometric mean of the {unit} {100 * math.expm1(comparison.geomean):+z.2f} %"))
     if comparison.other_version:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.compare.difference import Differences, Scope, compare_rows, loudest_first
+from lockstep.compare.difference import Differences, compare_rows, loudest_first
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import Indices, RowTable, concatenated
@@ -78,7 +78,7 @@ def compare_commit(
         parts.append(earlier_rows.select(np.isin(row_suites, list(new))))
     before = concatenated(parts) if parts else rows[:0]
     places = before.place[rows.columns["key"]]
-    differences = compare_rows(before, places, rows, thresholds, Scope(), noise_by_key(results, machine, findings))
+    differences = compare_rows(before, places, rows, thresholds, noise_by_key(results, machine, findings))
     followed = np.isin(suite, list(earlier))
     differences = not_new(differences, results, machine, max(place, 0), followed)
     order = loudest_first(differences)

@@ -44,7 +44,7 @@ def beyond_noise(
     """
     compared = int((~np.isnan(differences.worse)).sum())
     # An estimate of noise from few commits is often too small.
-    caution = math.sqrt(1 + CAUTION / len(results.commits(machine)))
+    caution = math.sqrt(1 + CAUTION / max(len(results.commits(machine)), 1))
     needed = np.where(np.isfinite(noise), _needed(differences, max(compared, 1), caution, thresholds), np.inf)
     exceeds = np.abs(differences.worse) > needed
     moved = _from_usual(results, first, differences, exceeds)

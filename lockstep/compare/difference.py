@@ -1,6 +1,6 @@
 """Compare rows with earlier rows of the same series, for the overview, the commit page, Compare and the API.
 
-Callers choose the rows and how they are compared (``Scope``). This module computes by how much each row became worse,
+Callers choose the rows. This module computes by how much each row became worse,
 and the verdict. In every quantity, a positive change is worse. Where no direction is better, it is a larger number.
 """
 
@@ -21,6 +21,10 @@ from lockstep.compare.verdict import LOUDEST, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds
+
+#: What is compared of two runs. "speedup": the time relative to the baseline of the same measurement, which is far more
+#: certain. "latency": the time itself, or another project's value.
+Quantity = Literal["speedup", "latency"]
 
 #: Verdicts as codes in arrays: ``LOUDEST[code]`` is the verdict.
 Verdicts = NDArray[np.uint8]
@@ -79,30 +83,14 @@ class Differences:
         return replace(self, rows=self.rows.select(places), times=times, **arrays)
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Which quantity of two rows is compared, and by which rules.
-
-    Attributes:
-        quantity: "latency" (or another project's value); "speedup" for rows with a baseline; or "surest", which is the
-            speedup if both rows have a speedup with an error.
-        two_runs: whether two runs are compared without the history between them. Then no row is "new", a failure of
-            either row is "failed", and a change is "same" only if its whole interval is too small to matter. If false,
-            a certain change that is too small to matter is also "same", and so are equal numbers without known noise.
-    """
-
-    quantity: Literal["surest", "speedup", "latency"] = "surest"
-    two_runs: bool = False
-
-
 def compare_rows(
     before: RowTable,
     earlier: Indices,
     after: RowTable,
     thresholds: Thresholds,
-    scope: Scope,
     noise: Mapping[SeriesKey, float] | None = None,
     unit_noise: Mapping[SeriesKey, float] | None = None,
+    two_runs: Quantity | None = None,
 ) -> Differences:
     """Return the difference of each row from its earlier row.
 
@@ -115,9 +103,13 @@ def compare_rows(
             An interval within one run does not contain this noise.
         unit_noise: the run-to-run noise in the unit, of series with zero or negative numbers, whose verdict goes by the
             difference; ``None`` if no such noise is known.
+        two_runs: the quantity, if two runs are compared without the history between them. Then no row is "new", a
+            failure of either row is "failed", and a change is "same" only if its whole interval is too small to matter.
+            ``None`` compares within a history: the speedup if both rows have one with an error, else the latency. Then
+            a certain change that is too small to matter is also "same", and so are equal numbers without known noise.
     """
     scale = np.array([noise.get(key, math.nan) for key in after.keys]) if noise else math.nan
-    quantity = _quantities(before, earlier, after, scope)
+    quantity = _quantities(before, earlier, after, two_runs)
     old, old_error = _numbers(before, earlier, quantity)
     new, new_error = _numbers(after, np.arange(len(after)), quantity)
     matters, confidence = _limits(after, thresholds)
@@ -129,7 +121,7 @@ def compare_rows(
     error = np.where(np.isnan(worse), np.nan, errors_of(old_error, new_error, scale))
     quantile = quantiles(confidence)
     half = quantile * error
-    verdict = call(worse, error, half, matters, scope.two_runs)
+    verdict = call(worse, error, half, matters, two_runs is not None)
     if unit_noise:
         _call_differences(
             verdict, new - old, np.fmax(np.abs(old), np.abs(new)), better, after, matters, quantile, unit_noise
@@ -142,7 +134,7 @@ def compare_rows(
     verdict[exact & (new == old)] = _SAME
     verdict[(direction == 0) & np.isin(verdict, _CHANGED)] = LOUDEST.index("changed")
     state = after.columns["state"]
-    if scope.two_runs:
+    if two_runs:
         verdict[(state == _FAILED) | (_at(before.columns["state"], earlier) == _FAILED)] = LOUDEST.index("failed")
     else:
         version = after.columns["version"]
@@ -177,7 +169,7 @@ def call(worse: Floats, error: Floats, half: Floats, matters: Floats, two_runs: 
         worse, error: see ``Differences``.
         half: half the width of each interval.
         matters: the smallest relative change that matters; 0.01 is 1 %.
-        two_runs: see ``Scope``.
+        two_runs: whether two runs are compared, see ``compare_rows``.
     """
     least = np.log1p(matters)
     size = np.abs(worse)
@@ -231,15 +223,15 @@ _CHANGED = [LOUDEST.index("slower"), LOUDEST.index("faster")]
 _FAILED = STATES.index("failed")
 
 
-def _quantities(before: RowTable, earlier: Indices, after: RowTable, scope: Scope) -> NDArray[np.uint8]:
+def _quantities(before: RowTable, earlier: Indices, after: RowTable, two_runs: Quantity | None) -> NDArray[np.uint8]:
     """Return for each row the code of the quantity that is compared."""
     none = np.zeros(len(after), dtype=bool)
     valued = paired = none
     if "value" in after.columns or "value" in before.columns:
         valued = ~np.isnan(after.column("value")) | ~np.isnan(_at(before.column("value"), earlier))
-    if scope.quantity == "speedup":
+    if two_runs == "speedup":
         paired = _at(before.columns["baseline"], earlier, "") != ""
-    elif scope.quantity == "surest" and "speedup" in after.columns:
+    elif not two_runs and "speedup" in after.columns:
         paired = _paired(after) & ((earlier < 0) | _at(_paired(before), earlier, False))
     quantity = np.where(valued, _VALUE, np.where(paired, _SPEEDUP, _LATENCY))
     return quantity.astype(np.uint8)

@@ -18,10 +18,8 @@ from lockstep.compare.row_table import (
     TEXTS,
     Columns,
     Indices,
-    MachineFacts,
     RowTable,
     interval_names,
-    no_columns,
 )
 from lockstep.history.model import Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import PARTS
@@ -79,10 +77,9 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
         points: columns that ``results.columns`` returned.
     """
     commits = (*results.commits(machine), *results.apart(machine))
-    shared = MachineFacts(results.keys(machine), commits, results.benchmarks)
-    index = shared.index
+    index = results.keys(machine)
     if not points:
-        return RowTable(shared, no_columns())
+        return RowTable(index, commits, _NO_COLUMNS)
     key, part = index.key_at[points["rank"]], index.part_at[points["rank"]]
     # Both points store the same values of the record. The row takes the state of its latency.
     ratio = part == PARTS.index("speedup")
@@ -98,7 +95,13 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
         points_of_part = np.flatnonzero(part == code)
         if len(points_of_part):
             columns |= _numbers(name, {end: points[end][points_of_part] for end in _ENDS}, row[points_of_part], count)
-    return RowTable(shared, columns)
+    return RowTable(index, commits, columns)
+
+
+#: The columns of a table without rows.
+_NO_COLUMNS: Columns = {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | {
+    name: np.empty(0, dtype=np.int32) for name in ("key", *ALWAYS, "version", "state")
+}
 
 
 def _rows_of_points(key: Ints, commit: Ints) -> tuple[Indices, int]:

@@ -6,8 +6,8 @@ Each page of a machine with 60,000 series needs as many rows. As objects, they w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -38,34 +38,21 @@ COLUMN_OF = {"floor": "floor_s", "bandwidth": "bytes", "compute": "flops", "erro
 
 
 @dataclass(frozen=True, eq=False)
-class MachineFacts:
-    """What all rows of a machine share: the series, commits and benchmarks to which the columns refer by index.
-
-    Attributes:
-        index: the keys of the machine's series.
-        commits: the machine's commits, oldest first.
-        benchmarks: the benchmarks by name.
-    """
-
-    index: KeyIndex
-    commits: tuple[Commit, ...]
-    benchmarks: Mapping[str, Benchmark]
-
-
 class RowTable(Sequence[Row]):
     """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
 
     Attributes:
+        series_keys: the keys of the machine's series.
+        commits: the machine's commits on the line, oldest first, and then those apart.
         columns: columns by name, of equal length. "key", "commit" and "rank" are indices into the machine's keys,
             commits and series, and "version" is an index into ``Results.versions``. "same_work_as" and "gpu" are those
-            of ``Trend``. The numbers
-            "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the columns "…_low", "…_high"
-            and "…_error". Unknown numbers are NaN. A column without any number is left out.
+            of ``Trend``. The numbers "latency" (seconds), "speedup" and "value" (in the benchmark's unit) also have the
+            columns "…_low", "…_high" and "…_error". Unknown numbers are NaN. A column without any number is left out.
     """
 
-    def __init__(self, machine: MachineFacts, columns: Columns) -> None:
-        self._machine = machine
-        self.columns = columns
+    series_keys: KeyIndex
+    commits: tuple[Commit, ...]
+    columns: Columns
 
     def __len__(self) -> int:
         return len(self.columns["key"])
@@ -81,18 +68,14 @@ class RowTable(Sequence[Row]):
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
         """Return a table of the rows at these indices, or of those in a mask."""
-        return RowTable(self._machine, {name: column[chosen] for name, column in self.columns.items()})
+        return replace(self, columns={name: column[chosen] for name, column in self.columns.items()})
 
     def of(self, keys: Iterable[SeriesKey]) -> RowTable:
         """Return a table of the rows with these keys."""
-        index = self._machine.index
+        index = self.series_keys
         chosen = np.zeros(len(index.keys), dtype=bool)
         chosen[[index.place[key] for key in keys if key in index.place]] = True
         return self.select(chosen[self.columns["key"]])
-
-    def with_columns(self, columns: Columns) -> RowTable:
-        """Return a table with these columns, for the same machine."""
-        return RowTable(self._machine, columns)
 
     def at(self, name: str, index: int) -> Any:
         """Return the value of a column in a row; NaN if the table lacks the column."""
@@ -144,27 +127,22 @@ class RowTable(Sequence[Row]):
         first[group[order]] = value[order]
         return first[group]
 
-    @property
-    def series_keys(self) -> KeyIndex:
-        """The keys of the machine's series, to which the column "key" refers."""
-        return self._machine.index
-
     @cached_property
     def keys(self) -> list[SeriesKey]:
         """The key of each row."""
-        keys = self._machine.index.keys
+        keys = self.series_keys.keys
         return [keys[place] for place in self.columns["key"].tolist()]
 
     @cached_property
     def place(self) -> Ints:
         """For each key of the machine, the index of its row; -1 for a key without a row."""
-        places = np.full(len(self._machine.index.keys), -1, dtype=np.int32)
+        places = np.full(len(self.series_keys.keys), -1, dtype=np.int32)
         places[self.columns["key"]] = np.arange(len(self), dtype=np.int32)
         return places
 
     def find(self, key: SeriesKey) -> int:
         """Return the index of a key's row; -1 if the key has no row."""
-        known = self._machine.index.place.get(key)
+        known = self.series_keys.place.get(key)
         return -1 if known is None else int(self.place[known])
 
     def get(self, key: SeriesKey) -> Row | None:
@@ -174,7 +152,7 @@ class RowTable(Sequence[Row]):
 
     def key_at(self, index: int) -> SeriesKey:
         """Return the key of a row."""
-        return self._machine.index.keys[int(self.at("key", index))]
+        return self.series_keys.keys[int(self.at("key", index))]
 
     def baseline_of(self, index: int) -> int:
         """Return the index of the row that holds the baseline of a row's speedup; -1 if there is none."""
@@ -186,10 +164,8 @@ class RowTable(Sequence[Row]):
         It is the direction of the latency for a row with latency and speedup. A rule of the thresholds may state that
         of another project's benchmark.
         """
-        series, benchmarks = self._machine.index.series, self._machine.benchmarks
-        code_of = {name: _DIRECTIONS[benchmark.better] for name, benchmark in benchmarks.items()}
-        rows = (code_of[series[rank].benchmark] for rank in self.columns["rank"].tolist())
-        codes = np.fromiter(rows, dtype=np.int8, count=len(self))
+        of_series = np.array([_DIRECTIONS[benchmark.better] for benchmark in self.series_keys.benchmarks], np.int8)
+        codes: NDArray[np.int8] = of_series[self.columns["rank"]]
         if any(rule.better for rule in thresholds.rules):
             for place in np.flatnonzero(self.foreign).tolist():
                 subject = self.subject(place)
@@ -199,21 +175,12 @@ class RowTable(Sequence[Row]):
     @property
     def foreign(self) -> NDArray[np.bool_]:
         """For each row, whether its benchmark is another project's."""
-        return self._marked(lambda benchmark: not benchmark.of_suite)
+        return self.series_keys.foreign[self.columns["rank"]]
 
     @property
     def exact(self) -> NDArray[np.bool_]:
         """For each row, whether its number is an exact quantity."""
-        return self._marked(lambda benchmark: benchmark.exact)
-
-    def _marked(self, test: Callable[[Benchmark], bool]) -> NDArray[np.bool_]:
-        """Return for each row whether its benchmark passes a test."""
-        marked = {name for name, benchmark in self._machine.benchmarks.items() if test(benchmark)}
-        if not marked:
-            return np.zeros(len(self), dtype=bool)
-        series = self._machine.index.series
-        marks = (series[rank].benchmark in marked for rank in self.columns["rank"].tolist())
-        return np.fromiter(marks, dtype=bool, count=len(self))
+        return self.series_keys.exact[self.columns["rank"]]
 
     @property
     def units(self) -> list[str]:
@@ -229,17 +196,17 @@ class RowTable(Sequence[Row]):
 
     def benchmark(self, index: int) -> Benchmark:
         """Return the benchmark of a row; the benchmark of its latency if the row has both latency and speedup."""
-        return self._machine.benchmarks[self._machine.index.series[self.at("rank", index)].benchmark]
+        return self.series_keys.benchmarks[int(self.at("rank", index))]
 
     def subject(self, index: int) -> tuple[str, str, str, str, str]:
         """Return the suite, variant, case, cache state and quantity of a row, by which its threshold is looked up."""
-        name = name_of(self._machine.index.series[self.at("rank", index)], self.benchmark(index))
+        name = name_of(self.series_keys.series[self.at("rank", index)], self.benchmark(index))
         return name.suite, name.variant, name.case, name.l2, name.quantity
 
     @property
     def short_commits(self) -> list[str]:
         """The first eight digits of each row's commit."""
-        return [self._machine.commits[place].short for place in self.columns["commit"].tolist()]
+        return [self.commits[place].short for place in self.columns["commit"].tolist()]
 
     @cached_property
     def is_baseline(self) -> NDArray[np.bool_]:
@@ -287,12 +254,6 @@ class RowTable(Sequence[Row]):
         return None if value is None else Measured(value, *ends)
 
 
-def no_rows() -> RowTable:
-    """Return an empty table."""
-    index = KeyIndex((), (), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.uint8))
-    return RowTable(MachineFacts(index, (), {}), no_columns())
-
-
 def concatenated(tables: Sequence[RowTable]) -> RowTable:
     """Join one or more tables of the same machine into one table."""
     names = {name: values.dtype for table in tables for name, values in table.columns.items()}
@@ -300,13 +261,7 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
         name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables]).astype(kind)
         for name, kind in names.items()
     }
-    return tables[0].with_columns(columns)
-
-
-def no_columns() -> Columns:
-    """Return the columns of a table without rows."""
-    numbers = {name: np.empty(0, dtype=np.int32) for name in ("key", *ALWAYS, "version", "state")}
-    return {name: np.empty(0, dtype=object if name in TEXTS else float) for name in SHARED} | numbers
+    return replace(tables[0], columns=columns)
 
 
 def interval_names(part: Part) -> tuple[str, str, str, str]:

@@ -15,10 +15,10 @@ from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.beyond_noise import beyond_noise
-from lockstep.compare.difference import Differences, Scope, Verdicts, compare_rows
+from lockstep.compare.difference import Differences, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.read_rows import newest_rows, rows_at
-from lockstep.compare.row_table import RowTable, no_rows
+from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, Verdict
 from lockstep.history.model import STATES, Commit, Floats, SeriesKey
 from lockstep.history.row_keys import key_of
@@ -174,17 +174,14 @@ def statuses(
     """Return the status of every series of a machine, in the order of the store.
 
     Args:
-        since: the earlier commit, see ``reference``. If it is ``None``, the result is empty.
+        since: the earlier commit, see ``reference``. ``None`` for an unknown machine, which has no series.
         findings: the detector's findings on the machine; ``None`` while the detector still runs.
     """
-    if since is None:
-        rows, unknown = no_rows(), np.empty(0)
-        differences = compare_rows(rows, np.empty(0, dtype=np.intp), rows, thresholds, Scope())
-        return _statuses(differences, {}, unknown, unknown > 0)
-    before, rows = rows_at(results, machine, since.hash), newest_rows(results, machine)
-    first = next(place for place, commit in enumerate(results.commits(machine)) if commit.hash == since.hash)
+    rows = newest_rows(results, machine)
+    before = rows_at(results, machine, since.hash) if since else rows
+    first = results.place_of(machine, since.hash) if since else 0
     noise = noise_by_key(results, machine, findings)
-    differences = compare_rows(before, before.place[rows.columns["key"]], rows, thresholds, Scope(), noise)
+    differences = compare_rows(before, before.place[rows.columns["key"]], rows, thresholds, noise)
     differences = not_measured(differences, first, len(results.commits(machine)) - 1)
     differences = not_new(differences, results, machine, first)
     scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.code_evidence import code_evidence, code_of, same_code, same_kernels
-from lockstep.compare.difference import Differences, Scope, compare_rows, geomean, loudest_first
+from lockstep.compare.difference import Differences, Quantity, compare_rows, geomean, loudest_first
 from lockstep.compare.ratio_cause import Times
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import RowTable
@@ -25,10 +25,6 @@ from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered_few
 from lockstep.suite.thresholds import Thresholds
-
-#: What is compared. "speedup": the time relative to the baseline of the same measurement, which is far more certain.
-#: "latency": the time itself.
-Quantity = Literal["speedup", "latency"]
 
 _TOOLS = ("torch", "triton", "ptxas", "cuda", "driver", "python")
 
@@ -98,19 +94,25 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Sequence[Pair]):
-    """All pairs of a comparison as columns. An item is a ``Pair``.
+class Comparison(Sequence[Pair]):
+    """The cases that both sides have, as columns, and how many cases cannot be compared. An item is a ``Pair``.
+
+    The most urgent verdict comes first, and within a verdict the largest change.
 
     Attributes:
         base, head: the rows of the two sides, in the same order.
         differences: the differences of head's rows from base's.
         codes: the machine code of each side as JSON text, by series.
+        other_version: number of cases whose two sides were measured with different versions of the benchmark.
+        one_sided: number of cases that only one side has.
     """
 
     base: RowTable
     head: RowTable
     differences: Differences
     codes: Sequence[Mapping[SeriesKey, str]]
+    other_version: int
+    one_sided: int
 
     def __len__(self) -> int:
         return len(self.head)
@@ -149,6 +151,16 @@ class Pairs(Sequence[Pair]):
         """Whether Lockstep suites measured all pairs."""
         return not self.base.foreign.any()
 
+    @property
+    def geomean(self) -> float:
+        """The mean of ``Pair.log`` over the pairs in which it is known; NaN for none."""
+        return geomean(self.differences.of_number(self.differences.worse))
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """The number of pairs with each verdict."""
+        return Counter(LOUDEST[code] for code in self.differences.verdict.tolist())
+
     def _pair(self, index: int) -> Pair:
         sides = (self.base, self.head)
         before, after = (side.key_at(index) for side in sides)
@@ -186,35 +198,6 @@ class Pairs(Sequence[Pair]):
         return "its noise is unknown" if math.isnan(self.differences.error[index]) else ""
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """The result of comparing two sides: the pairs, and how many cases cannot be compared.
-
-    Attributes:
-        pairs: the cases that both sides have. The most urgent verdict comes first, and within a verdict the largest
-            change.
-        other_version: number of cases whose two sides were measured with different versions of the benchmark.
-        one_sided: number of cases that only one side has.
-    """
-
-    pairs: Pairs
-    other_version: int
-    one_sided: int
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    @property
-    def geomean(self) -> float:
-        """The mean of ``Pair.log`` over the pairs in which it is known; NaN for none."""
-        return geomean(self.pairs.differences.of_number(self.pairs.differences.worse))
-
-    @property
-    def counts(self) -> Counter[Verdict]:
-        """The number of pairs with each verdict."""
-        return Counter(LOUDEST[code] for code in self.pairs.differences.verdict.tolist())
-
-
 @remembered_few
 def compare(
     results: Results,
@@ -246,15 +229,15 @@ def compare(
     earlier[heads] = [cases[0][case] for case in common]
     # Pass all rows, because the comparison also needs the baselines of the cases.
     noise, unit_noise = _noise(results, head.machine, findings, tables)
-    scope = Scope(quantity, two_runs=True)
-    differences = compare_rows(before, earlier, after, thresholds, scope, noise, unit_noise)
+    differences = compare_rows(before, earlier, after, thresholds, noise, unit_noise, quantity)
     same = before.columns["version"][earlier[heads]] == after.columns["version"][heads]
     both_baselines = before.is_baseline[earlier[heads]] & after.is_baseline[heads]
     chosen = heads[same if quantity == "latency" else same & ~both_baselines]
     listed = differences.select(chosen)
     listed = listed.select(loudest_first(listed))
-    pairs = Pairs(before.select(listed.earlier), listed.rows, listed, [_codes(results, side) for side in (base, head)])
-    return Comparison(pairs, int((~same).sum()), len(cases[0]) + len(cases[1]) - 2 * len(common_cases))
+    codes = [_codes(results, side) for side in (base, head)]
+    one_sided = len(cases[0]) + len(cases[1]) - 2 * len(common_cases)
+    return Comparison(before.select(listed.earlier), listed.rows, listed, codes, int((~same).sum()), one_sided)
 
 
 def _noise(
@@ -295,11 +278,6 @@ def _places(rows: RowTable, only: str, across: bool, suite: str, l2: str) -> dic
         if only in ("", key.variant) and suite in ("", key.suite) and l2 in ("", key.l2):
             places[key.suite, "" if across else key.variant, key.case, key.l2] = place
     return places
-
-
-def run_of(results: Results, side: Side) -> Run | None:
-    """Return the run that measured a side; ``None`` if there is none."""
-    return results.run_at(side.machine, side.commit)
 
 
 def differing(base: Run, head: Run) -> list[tuple[str, str, str]]:

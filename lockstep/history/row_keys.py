@@ -25,12 +25,14 @@ class KeyIndex:
 
     Attributes:
         series: all series in the order of ``Results.series``.
+        benchmarks: for each series in order, its benchmark.
         keys: each key once, in the order of the series.
         key_at: for each series in order, the index of its key in ``keys``.
         part_at: for each series in order, the code of its part, see ``PARTS``.
     """
 
     series: Sequence[Series]
+    benchmarks: Sequence[Benchmark]
     keys: tuple[SeriesKey, ...]
     key_at: Ints
     part_at: NDArray[np.uint8]
@@ -63,6 +65,16 @@ class KeyIndex:
         return found[0] if len(found) == 1 else key
 
     @cached_property
+    def exact(self) -> NDArray[np.bool_]:
+        """For each series in order, whether it is an exact quantity."""
+        return np.array([benchmark.exact for benchmark in self.benchmarks], dtype=bool)
+
+    @cached_property
+    def foreign(self) -> NDArray[np.bool_]:
+        """For each series in order, whether its benchmark is another project's."""
+        return np.array([not benchmark.of_suite for benchmark in self.benchmarks], dtype=bool)
+
+    @cached_property
     def shape(self) -> Ints:
         """The rank of each series key by suite, then case (small before large), then cache state."""
         order = {case: natural(case) for case in {key.case for key in self.keys}}
@@ -93,14 +105,12 @@ def _ranks(values: Sequence[Any]) -> Ints:
 
 def index_keys(series: Sequence[Series], benchmarks: Mapping[str, Benchmark]) -> KeyIndex:
     """Return the keys of a machine's series. ``series`` is in the order of ``Results.series``."""
+    own = tuple(benchmarks[one_series.benchmark] for one_series in series)
     place: dict[SeriesKey, int] = {}
-    key_at = np.empty(len(series), dtype=np.int32)
-    part_at = np.empty(len(series), dtype=np.uint8)
-    for rank, one_series in enumerate(series):
-        benchmark = benchmarks[one_series.benchmark]
-        key_at[rank] = place.setdefault(key_of(one_series, benchmark), len(place))
-        part_at[rank] = PARTS.index(benchmark.part)
-    return KeyIndex(series, tuple(place), key_at, part_at)
+    keys = map(key_of, series, own)
+    key_at = np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int32)
+    part_at = np.array([PARTS.index(benchmark.part) for benchmark in own], dtype=np.uint8)
+    return KeyIndex(series, own, tuple(place), key_at, part_at)
 
 
 def key_of(series: Series, benchmark: Benchmark) -> SeriesKey:

@@ -85,20 +85,20 @@ def at_64(pairs):
 def test_compare_distinguishes_a_moved_baseline_from_a_moved_kernel(store):
     sides = Side(MACHINE, BEFORE), Side(MACHINE, AFTER)
     found = compare(store.current(), *sides, "speedup", RULES, "linear")
-    told = at_64(found.pairs)
+    told = at_64(found)
     assert {variant for variant, one in told.items() if one.verdict == "baseline moved"} == UNCHANGED
     assert (found.counts["slower"], found.counts["baseline moved"]) == (0, 4)
     best = told["best"]
     assert best.times.baseline == pytest.approx(math.log(10.4192 / 10.5908), abs=1e-5)
     assert best.times.own == pytest.approx(math.log(7.8937 / 7.9064), abs=1e-5)
     assert best.log == pytest.approx(0.0162, abs=1e-4)
-    [torch] = [one for one in compare(store.current(), *sides, "latency", RULES).pairs if at_64([one]).get("torch")]
+    [torch] = [one for one in compare(store.current(), *sides, "latency", RULES) if at_64([one]).get("torch")]
     assert torch.verdict == "faster"
 
 
 def test_the_machine_code_is_reported_as_far_as_it_is_recorded(store):
     found = compare(store.current(), Side(MACHINE, BEFORE), Side(MACHINE, AFTER), "speedup", RULES)
-    assert at_64(found.pairs)["triton"].code == "the kernels are the same"
+    assert at_64(found)["triton"].code == "the kernels are the same"
 
 
 def test_the_page_shows_both_times_of_a_moved_baseline(store):

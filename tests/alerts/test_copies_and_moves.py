@@ -10,7 +10,7 @@ from trees import points_in
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.compare.difference import Scope, compare_rows
+from lockstep.compare.difference import compare_rows
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.verdict import LOUDEST
 from lockstep.history.store import Store
@@ -171,6 +171,6 @@ def test_the_overview_calls_nothing_slower_that_two_gpus_explain(analysed, gpu, 
     results, _ = analysed(lambda n: on(gpu, slower) if n >= AT else on(OLD))
     before, rows = rows_at(results, "gpu", results.commits("gpu")[0].hash), newest_rows(results, "gpu")
     earlier = before.place[rows.columns["key"]]
-    found = compare_rows(before, earlier, rows, Thresholds(), Scope(), dict.fromkeys(rows.keys, 0.001))
+    found = compare_rows(before, earlier, rows, Thresholds(), dict.fromkeys(rows.keys, 0.001))
     variants = [key.variant == VARIANT for key in rows.keys]
     assert {LOUDEST[code] for code in found.verdict[variants]} == {verdict}

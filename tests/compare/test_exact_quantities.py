@@ -26,12 +26,12 @@ def test_two_commits_are_compared_without_statistics(history):
     results, commits = history
     sides = [Side(MACHINE, commit) for commit in commits]
     found = compare(results, *sides, "latency", Thresholds())
-    verdicts = {pair.suite: (pair.verdict, pair.base, pair.head, pair.unit) for pair in found.pairs}
+    verdicts = {pair.suite: (pair.verdict, pair.base, pair.head, pair.unit) for pair in found}
     assert verdicts["linear.registers"] == ("slower", 128, 129, "registers"), "less than the threshold of times"
     assert verdicts["linear.spills"] == ("slower", 0, 512, "B")
     assert verdicts["linear.launches"] == ("faster", 2, 1, "launches")
     assert verdicts["linear.kept"] == ("same", 0, 0, "bytes")
-    assert {pair.head_variant for pair in found.pairs} == {KEY.variant}
+    assert {pair.head_variant for pair in found} == {KEY.variant}
 
 
 def test_the_overview_needs_no_detector(history):

@@ -44,7 +44,7 @@ def sides(results, base=28, head=35):
 def verdicts(tree, thresholds=Thresholds(), **places):  # noqa: B008  # a frozen value
     results, findings, _ = tree
     found = compare(results, *sides(results, **places), "speedup", thresholds, findings=findings)
-    return {pair.suite: pair for pair in found.pairs}
+    return {pair.suite: pair for pair in found}
 
 
 def test_a_verdict_goes_by_direction_and_noise(tree):
@@ -74,7 +74,7 @@ def test_a_rule_states_the_direction(tree, tmp_path):
 def test_without_findings_the_noise_is_unknown(tree):
     results, _, _ = tree
     found = compare(results, *sides(results), "speedup", Thresholds())
-    assert {(pair.verdict, pair.why) for pair in found.pairs} == {("unsure", "its noise is unknown")}
+    assert {(pair.verdict, pair.why) for pair in found} == {("unsure", "its noise is unknown")}
 
 
 def test_the_page_shows_changes_of_the_numbers_themselves(tree):

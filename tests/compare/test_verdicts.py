@@ -9,7 +9,7 @@ import pytest
 from compared import each
 from trees import read
 
-from lockstep.compare.difference import Scope, call, compare_rows
+from lockstep.compare.difference import call, compare_rows
 from lockstep.compare.read_rows import rows_at, rows_over
 from lockstep.compare.two_sides import Side, compare
 from lockstep.compare.verdict import LOUDEST, errors_of, quantile, quantiles
@@ -111,21 +111,21 @@ def test_a_verdict_needs_size_and_certainty(two):
     keys = two.after.keys
     noise = {key: CASES[key.suite.removeprefix("suite.track_")][5] for key in keys}
     places = np.array([two.before.find(key) for key in keys])
-    found = compare_rows(two.before, places, two.after, Thresholds(), Scope(), noise)
+    found = compare_rows(two.before, places, two.after, Thresholds(), noise)
     verdicts = {key.suite.removeprefix("suite.track_"): one.verdict for key, one in zip(keys, each(found), strict=True)}
     assert verdicts == {name: case[6] for name, case in CASES.items()}
-    at_once = compare_rows(two.before, np.full(len(keys), -1), two.after, Thresholds(), Scope())
+    at_once = compare_rows(two.before, np.full(len(keys), -1), two.after, Thresholds())
     assert {one.verdict for one in each(at_once)} == {"new", "failed"}
 
 
 def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
     found = compare(two.results, Side("runner", FIRST), Side("runner", SECOND), "speedup", Thresholds())
-    verdicts = {pair.suite.removeprefix("suite.track_"): pair.verdict for pair in found.pairs}
+    verdicts = {pair.suite.removeprefix("suite.track_"): pair.verdict for pair in found}
     assert verdicts == {name: case[7] for name, case in CASES.items() if case[7]}
     assert found.other_version == 1
-    why = {pair.suite.removeprefix("suite.track_"): pair.why for pair in found.pairs}
+    why = {pair.suite.removeprefix("suite.track_"): pair.why for pair in found}
     assert (why["from_zero"], why["no_width"]) == ("its noise is unknown", "its noise is unknown")
-    loud = [pair.verdict for pair in found.pairs]
+    loud = [pair.verdict for pair in found]
     assert loud[:3] == ["failed", "failed", "slower"]
     assert loud == sorted(loud, key=["failed", "slower", "faster", "unsure", "same"].index)
 

@@ -13,7 +13,7 @@ from trees import open_store, record, write_measurement
 from dashboard.address import link
 from dashboard.pages import compare as page
 from dashboard.server.app import create_app
-from lockstep.compare.two_sides import Side, compare, differing, run_of, toolchain_text
+from lockstep.compare.two_sides import Side, compare, differing, toolchain_text
 from lockstep.record.model import Estimate
 from lockstep.suite.thresholds import Thresholds
 from lockstep.timing.intervals import NOMINAL
@@ -33,7 +33,7 @@ def tree(tmp_path, base, head):
 def pair(tmp_path, base, head, quantity="speedup", **sides):
     results = tree(tmp_path, base, head)
     found = compare(results, Side(MACHINE, A, **sides), Side(MACHINE, B, **sides), quantity, RULES)
-    return found.pairs[0] if found.pairs else found
+    return found[0] if found else found
 
 
 def ratio(value, half=0.002):
@@ -102,7 +102,7 @@ def test_another_projects_numbers_keep_their_unit(tmp_path):
         path.write_text(json.dumps(told))
     results = open_store(root).current()
     found = compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES)
-    load, time = found.pairs
+    load, time = found
     assert (load.unit, load.base, load.head) == ("bytes", 12_000_000, 15_000_000)
     assert time.unit == "seconds"
     chosen = dict.fromkeys(page.KEYS, "") | {"bm": MACHINE, "bc": A, "hm": MACHINE, "hc": B}
@@ -136,13 +136,13 @@ def test_variants_are_compared_case_by_case(tmp_path):
     rows = [measured(1.9), measured(2.0, variant="pdl"), measured(1.5, variant="pdl", case="M=1")]
     results = tree(tmp_path, rows, rows)
     found = compare(results, Side(MACHINE, A, "splitk"), Side(MACHINE, A, "pdl"), "speedup", RULES)
-    [one] = found.pairs
+    [one] = found
     assert (one.base_variant, one.head_variant, one.verdict) == ("splitk", "pdl", "faster")
     assert one.log == pytest.approx(math.log(1.9 / 2.0))
     assert found.one_sided == 1
     for sides in ((Side(MACHINE, A, "pdl"), Side(MACHINE, A)), (Side(MACHINE, A), Side(MACHINE, A, "pdl"))):
         found = compare(results, *sides, "speedup", RULES)
-        assert [(one.base_variant, one.head_variant) for one in found.pairs] == [("pdl", "pdl")] * 2
+        assert [(one.base_variant, one.head_variant) for one in found] == [("pdl", "pdl")] * 2
         assert found.one_sided == 1
 
 
@@ -153,9 +153,7 @@ def test_the_loudest_and_largest_come_first_and_what_was_not_asked_for_is_left_o
     results = tree(tmp_path, before, [*(measured(value, case=case) for case, value in cases.items()), lost])
 
     def found(**only):
-        return [
-            one.case for one in compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES, **only).pairs
-        ]
+        return [one.case for one in compare(results, Side(MACHINE, A), Side(MACHINE, B), "speedup", RULES, **only)]
 
     assert found() == found(suite="linear", l2=before[0].l2) == ["M=8", "M=4", "M=1", "M=2"]
     assert found(suite="kda") == found(l2="warm" if before[0].l2 == "cold" else "cold") == []
@@ -167,12 +165,12 @@ def test_a_planted_slowdown_and_its_machine_code_are_found(here):
     )
     assert found.counts == {"slower": 3}
     assert math.expm1(found.geomean) == pytest.approx(0.06, abs=0.004)
-    assert {pair.code for pair in found.pairs} == {"matmul machine code changed"}
+    assert {pair.code for pair in found} == {"matmul machine code changed"}
 
 
 def test_what_else_differs_is_named(here):
     results = here.store.current()
-    ours, theirs = (run_of(results, Side("b200", here.commits[n])) for n in (6, 8))
+    ours, theirs = (results.run_at("b200", here.commits[n]) for n in (6, 8))
     assert differing(ours, theirs) == [("torch", "2.11.0", "2.13.0")]
     assert toolchain_text(theirs).startswith("torch 2.13.0 · triton 3.6.0")
 

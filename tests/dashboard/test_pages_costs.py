@@ -121,7 +121,7 @@ def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
     sides = [Side(MACHINE, commit) for commit in (commits[SLOWER - 1], commits[SLOWER])]
 
     def verdicts(thresholds):
-        pairs = compare(results, *sides, "latency", thresholds).pairs
+        pairs = compare(results, *sides, "latency", thresholds)
         return {pair.verdict for pair in pairs if pair.suite == "linear.host" and pair.head_variant == "triton"}
 
     assert verdicts(Thresholds()) == {"slower"}
@@ -129,5 +129,5 @@ def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
     assert verdicts(Thresholds(rules=(Rule(Pattern(suite="linear", quantity="latency"), min_effect=0.5),))) == {
         "slower"
     }
-    text = words(compare_table(compare(results, *sides, "latency", Thresholds()).pairs, sides[1]))
+    text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1]))
     assert "linear.host" in text

@@ -12,7 +12,7 @@ import pytest
 from project import KERNELS, make_project
 from wheels import make_environment, other_triton
 
-from lockstep.compare.two_sides import Side, compare, differing, run_of
+from lockstep.compare.two_sides import Side, compare, differing
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
@@ -128,11 +128,11 @@ def test_each_toolchain_is_a_machine_that_compares_with_the_other(project, tmp_p
     names = "sm_90-compiled", "sm_90-compiled@triton-99.1"
     assert tuple(sorted(results.machines)) == names
     sides = [Side(name, commit) for name in names]
-    runs = [run_of(results, side) for side in sides]
+    runs = [results.run_at(side.machine, side.commit) for side in sides]
     assert [run.toolchain["triton"] for run in runs] == [version("triton"), "99.1"]
     assert "triton" in {what for what, *_ in differing(*runs)}
     found = compare(results, *sides, "latency", Thresholds())
-    case = {pair.suite: pair for pair in found.pairs if pair.base_variant == "launch"}
+    case = {pair.suite: pair for pair in found if pair.base_variant == "launch"}
     assert case["product.instructions"].verdict == "slower"
     assert case["product.instructions"].head > case["product.instructions"].base
     assert case["product.launches"].verdict == "same"
