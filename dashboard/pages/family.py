@@ -17,8 +17,7 @@ from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
-from dashboard.pages.default_cases import first_cache, first_cases
-from dashboard.pages.family_trends import MOST_CASES, chosen, printed, selected_cases, trends
+from dashboard.pages.family_trends import MOST_CASES, chosen, first_cache, first_cases, printed, selected_cases, trends
 from dashboard.pages.parts import back_link, count, graph, in_browser, loading, mono, notice, table, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings

@@ -1,8 +1,9 @@
-"""The trends of a family: one for all of its shapes, and one for each selected case and quantity."""
+"""The trends of a family: one for all of its shapes, one for each case and quantity, and the cases that open first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,142 @@ import numpy as np
 from dash import html
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.axes import sourced
-from dashboard.charts.by_date import by_date, in_order
+from dashboard.charts.axes import by_date, in_order, sourced
 from dashboard.charts.change_marks import marks, release_marks
-from dashboard.charts.mean_speedup import mean_speedup
 from dashboard.charts.theme import BEST, Scheme, Style, suite_styles, swatch
-from dashboard.charts.trend import MARKED, Figure, trend
+from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, finished, stroke, trend
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.compare.number_format import significant
 from lockstep.compare.read_rows import rows_over
 from lockstep.compare.row import described
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import checks_of, reported_changes
-from lockstep.history.model import SeriesKey
+from lockstep.compare.shown_quantities import QUANTITIES
+from lockstep.history.model import Commit, SeriesKey, Trend
+from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
+from lockstep.history.snapshot_cache import remembered
+
+
+def mean_speedup(
+    trends: Sequence[Trend],
+    commits: Sequence[Commit],
+    style: Style,
+    scheme: Scheme,
+    marks: Sequence[Mark],
+    zoom: tuple[float, ...],
+) -> Figure | None:
+    """Return a chart of the geometric mean of speedups; ``None`` with fewer than two commits.
+
+    The last point is the mean of the newest speedups. Earlier points follow by the changes, see ``chained``.
+
+    Args:
+        trends: the speedup of the variant ``best`` in each shape.
+    """
+    changes = chained(trends)
+    if len(changes) < 2:
+        return None
+    newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in trends]
+    level = float(np.exp(np.mean(np.log(np.concatenate(newest))))) / list(changes.values())[-1]
+    x, y = list(changes), [level * value for value in changes.values()]
+    texts = [
+        f"<b>{significant(value, 4)} ×</b><br>{len(trends)} shapes<br>{commit_line(commits[at])}"
+        for at, value in zip(x, y, strict=True)
+    ]
+    line = stroke(style, scheme) | {"name": BEST, "x": x, "y": y, "text": texts}
+    shown = [value for at, value in zip(x, y, strict=True) if not zoom or zoom[0] <= at <= zoom[1]]
+    ends = (min(shown), max(shown)) if shown else None
+    return finished([line], commits, QUANTITIES["speedup"], ends, (), scheme, marks, zoom)
+
+
+def chained(trends: Iterable[Trend]) -> dict[int, float]:
+    """Return one trend for several series by commit: the geometric mean of the series' changes, chained.
+
+    Only series with points at both commits count, so a series that begins or ends does not move the trend. The first
+    number is 1.
+    """
+    changes: dict[int, list[float]] = defaultdict(list)
+    first: list[int] = []
+    for one in trends:
+        known = np.flatnonzero((one.version == one.version[-1]) & (one.value > 0) & np.isfinite(one.value))
+        if len(known):
+            first.append(int(one.commit[known[0]]))
+        logs = np.diff(np.log(one.value[known]))
+        for commit, log in zip(one.commit[known[1:]].tolist(), logs.tolist(), strict=True):
+            changes[commit].append(log)
+    if not changes:
+        return {}
+    commits = sorted({min(first), *changes})
+    steps = [float(np.mean(changes[commit])) if commit in changes else 0.0 for commit in commits]
+    return dict(zip(commits, np.exp(np.cumsum(steps)).tolist(), strict=True))
+
+
+#: Number of newest commits that count as history. Older commits say little about the current state.
+RECENT = 100
+
+#: Number of cases that a page selects if its address selects none.
+FIRST_CASES = 2
+
+
+@remembered
+def informative_cases(
+    results: Results, machine: str, suite: str, findings: MachineFindings | None
+) -> tuple[tuple[str, str], ...]:
+    """Return pairs of case and cache state of a suite, the most informative first, without cases that have no numbers.
+
+    Cases that became slower come first, the latest slowdown first. Of the others, the case whose best-measured variant
+    has more numbers at recent commits comes first, and of cases with equally many numbers the one that takes longest.
+    """
+    slowed: dict[tuple[str, str], int] = defaultdict(lambda: -1)
+    measured: dict[tuple[str, str], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    keys = keys_of(results, suite, machine)
+    for key in keys:
+        worse = [change.last for change in reported_changes(results, key, findings) if change.sense == "worse"]
+        slowed[key.case, key.l2] = max(slowed[key.case, key.l2], *worse, -1)
+    for one in results.trends(results.keys(machine).series_of(keys), last=RECENT):
+        if not results.benchmarks[one.series.benchmark].is_ratio:
+            *_, case, l2 = key_of(one.series, one.benchmark)
+            measured[case, l2] = max(measured[case, l2], _history(one))
+    known = [place for place, (length, _) in measured.items() if length]
+    known.sort(key=lambda place: (-slowed[place], -measured[place][0], -measured[place][1], place))
+    return tuple(known)
+
+
+def first_cache(
+    results: Results,
+    machine: str,
+    suite: str,
+    cases: Sequence[str],
+    caches: Sequence[str],
+    findings: MachineFindings | None,
+) -> str:
+    """Return the cache state that a family page selects: that of the most informative case.
+
+    ``cases`` are the requested cases. If none of them has numbers, all cases count. Without any numbers, the page
+    selects the first of ``caches``.
+    """
+    known_cases = informative_cases(results, machine, suite, findings)
+    cache_states = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
+    return cache_states[0] if cache_states else caches[0]
+
+
+def first_cases(
+    results: Results, machine: str, suite: str, l2: str, cases: Sequence[str], findings: MachineFindings | None
+) -> list[str]:
+    """Return the cases that a family page selects: the machine's most informative cases.
+
+    A machine without numbers in this cache state gets the first of ``cases``.
+    """
+    known_cases = [case for case, state in informative_cases(results, machine, suite, findings) if case and state == l2]
+    return known_cases[:FIRST_CASES] or [case for case in cases if case][:FIRST_CASES]
+
+
+def _history(trend: Trend) -> tuple[int, float]:
+    """Return the count of the newest benchmark version's numbers, and the last of them."""
+    values = trend.value[(trend.version == trend.version[-1]) & np.isfinite(trend.value) & (trend.value > 0)]
+    return len(values), float(values[-1]) if len(values) else 0.0
+
 
 #: Maximum number of cases drawn at once; a chart takes the browser about 10 ms.
 MOST_CASES = 20

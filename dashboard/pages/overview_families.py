@@ -12,7 +12,7 @@ import numpy as np
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress, SeriesAddress
-from dashboard.charts.mean_speedup import chained
+from dashboard.pages.family_trends import chained
 from dashboard.pages.parts import table
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant, whole

@@ -12,7 +12,7 @@ from typing import Any
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
-from dashboard.charts.by_date import by_date, in_order
+from dashboard.charts.axes import by_date, in_order
 from dashboard.charts.change_marks import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme

@@ -1,15 +1,21 @@
-"""The Dash application: layout, routing and callbacks of all pages."""
+"""The Dash application: layout, routing and callbacks of all pages, and the polls of open pages for new results.
+
+A poll is a request of its own, not a callback: the browser holds back a callback while another one computes its input,
+and drops the answer of a callback that starts again. A slow poll would keep a page empty.
+"""
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
-from flask import Response, redirect, send_file
+from flask import Response, jsonify, redirect, send_file
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link, parse, query_values
+from dashboard.api.answers import troubles
 from dashboard.api.routes import create_api
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_checks import RequestSecurity
@@ -17,11 +23,43 @@ from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.overview_choice import opening_machine
 from dashboard.pages.parts import back_link, nothing_measured, notice, notice_of, waiting
-from dashboard.server.polls import add_live, shown_version
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
+from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.pages_service import AlertService
-from lockstep.history.store import Store
+from lockstep.history.store import Store, StoreError
+
+#: Path of the polls, below the prefix of the pages. ``assets/live.js`` requests it.
+PATH = "_live"
+
+
+def add_live(app: Dash, store: Store, findings: Findings, service: AlertService | None) -> None:
+    """Answer polls with the current version of what pages show, whether it changes soon, and what is not current."""
+
+    def live() -> Response:
+        results = store.current()
+        findings.request_analysis(results)
+        version = shown_version(store, findings, service)
+        return jsonify(
+            version=version, soon=findings.busy(results), trouble=" ".join(troubles(store, service).values())
+        )
+
+    def unusable(error: Exception) -> tuple[Response, int]:
+        return Response(f"{error}.", mimetype="text/plain"), 503
+
+    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{PATH}", view_func=live)
+    for kind in (StoreError, StateError):
+        app.server.register_error_handler(kind, unusable)
+
+
+def shown_version(store: Store, findings: Findings, service: AlertService | None) -> str:
+    """Return a text that changes whenever the results, their findings, the alerts or the notice on them change."""
+    results = store.current()
+    parts = [findings.version(results)]
+    if service is not None:
+        parts += [str(service.version()), service.request_analysis(results)]
+    return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

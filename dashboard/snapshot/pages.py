@@ -17,8 +17,7 @@ from dash import html
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, parse
 from dashboard.pages import alert, alerts, commit, family, machines, overview
-from dashboard.pages.default_cases import first_cache, first_cases
-from dashboard.pages.family_trends import printed, trends
+from dashboard.pages.family_trends import first_cache, first_cases, printed, trends
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_choice import (
     TIME,

@@ -13,7 +13,7 @@ from trees import open_store
 from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts import series_figure
 from dashboard.charts import trend as chart
-from dashboard.charts.by_date import by_date, in_order
+from dashboard.charts.axes import by_date, in_order
 from dashboard.pages import family_trends, series_data
 from dashboard.pages.series_data import commit_table
 from lockstep.history.model import Commit

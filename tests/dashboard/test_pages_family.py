@@ -16,7 +16,7 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.log_log import roofline
 from dashboard.charts.theme import styles
 from dashboard.pages import family, family_trends
-from dashboard.pages.default_cases import informative_cases
+from dashboard.pages.family_trends import informative_cases
 from lockstep.compare.read_rows import newest_rows
 from lockstep.record.model import Estimate
 

@@ -22,8 +22,8 @@ from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse
-from dashboard.charts.mean_speedup import chained
 from dashboard.pages import overview, overview_table
+from dashboard.pages.family_trends import chained
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
 from dashboard.pages.overview_choice import measured_rows, opening_machine, scatter_line
 from dashboard.pages.overview_families import families
