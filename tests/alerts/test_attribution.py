@@ -7,12 +7,18 @@ import pytest
 from alerting import COMMITS, alerts, altered, series, step, told
 
 from lockstep.alerts.analysis.grouping import group
-from lockstep.alerts.cause.attribution import attribute
+from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts, Move
 from lockstep.alerts.cause.code_evidence import code_evidence
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import culprits, headline
+
+
+def cause_of(one):
+    """The cause that is found for a step."""
+    return explained(one).cause
+
 
 PAIRED = series(quantity="speedup")
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"HGMMA": 32}}
@@ -36,7 +42,7 @@ TORCH = ({"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.13.0", "triton": "
 
 
 def test_a_commit_when_nothing_else_differs():
-    cause = attribute(step())
+    cause = cause_of(step())
     assert cause.kind == "own commit"
     assert cause.sentence == (
         "nothing that is recorded differs but the commits in the range (not recorded: the machine's hardware, clocks, "
@@ -45,14 +51,14 @@ def test_a_commit_when_nothing_else_differs():
     assert texts(cause) == [f"commit {COMMITS[10]}"]
     facts = replace(step().before, machine={"cpu": "a"}, protocol={"clock state": "locked"}, code={})
     whole = step(before=facts, after=facts, controls={"copy": Move(0.0, 0.001)})
-    assert attribute(whole).sentence == "nothing but the commits in the range differs"
+    assert cause_of(whole).sentence == "nothing but the commits in the range differs"
 
 
 @pytest.mark.parametrize("recorded", [{}, {"python": "3.12"}, {"python": "3.12", "environment": "virtualenv-py3.12"}])
 def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
     """A new package version slows a benchmark as a commit does, and such results record neither."""
     foreign = sides("toolchain", recorded, recorded)
-    cause = attribute(foreign)
+    cause = cause_of(foreign)
     assert (cause.kind, cause.sentence) == (
         "unknown cause",
         "it may be a commit in the range, or something that is not recorded; not recorded: versions of packages, the "
@@ -65,9 +71,9 @@ def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
     # Machine code that changed is evidence; so is any version that both sides record.
     compiled = replace(foreign, before=replace(foreign.before, code=code()))
     compiled = replace(compiled, after=replace(foreign.after, code=code(code="bb")))
-    assert attribute(compiled).kind == "own commit"
+    assert cause_of(compiled).kind == "own commit"
     versions = recorded | {"numpy": "2"}
-    assert attribute(sides("toolchain", versions, versions)).kind == "own commit"
+    assert cause_of(sides("toolchain", versions, versions)).kind == "own commit"
 
 
 REASONS = ["no repository", "shallow", "unplaced", "missing", "branches"]
@@ -76,14 +82,14 @@ REASONS = ["no repository", "shallow", "unplaced", "missing", "branches"]
 @pytest.mark.parametrize("unknown", REASONS)
 def test_commits_that_are_not_known_are_not_named(unknown):
     for suspect in (step(unknown=unknown), step(unknown=unknown, touched=(COMMITS[10],))):
-        cause = attribute(suspect)
+        cause = cause_of(suspect)
         assert cause.kind == "unknown range"
         assert not [one for one in cause.evidence if one.what == "commit"]
-    cause = attribute(altered(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
+    cause = cause_of(altered(sides("code", code(), code(registers=255, code="bb")), unknown=unknown))
     assert cause.sentence.endswith("; the machine code changed: matmul registers 168 → 255")
     # What explains a change without its commits goes on doing so.
-    assert attribute(altered(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
-    assert attribute(altered(sides("code", code(), code()), unknown=unknown)).kind == "noise"
+    assert cause_of(altered(sides("toolchain", *TORCH), unknown=unknown)).kind == "toolchain"
+    assert cause_of(altered(sides("code", code(), code()), unknown=unknown)).kind == "noise"
 
 
 @pytest.mark.parametrize("unknown", REASONS)
@@ -125,25 +131,25 @@ def test_only_commits_that_touch_the_packages_are_suspects():
     assert alert.suspects == (COMMITS[11],)
     [alert] = alerts(sides("code", code(), code(code="bb")))
     assert alert.suspects == (COMMITS[10],)
-    cause = attribute(step(8, 12, touched=()))
+    cause = cause_of(step(8, 12, touched=()))
     assert cause.kind == "unexplained"
     assert "no commit in the range touches the packages" in cause.sentence
 
 
 def test_the_machine_code_is_shown_where_it_changed():
     spilling = code(registers=255, spills=512, code="bb", mix={"HGMMA": 32, "STL": 224, "all": 900})
-    cause = attribute(sides("code", code(), spilling))
+    cause = cause_of(sides("code", code(), spilling))
     assert cause.kind == "own commit"
     assert cause.sentence == "a commit changed it: " + ", ".join(
         ["matmul registers 168 → 255", "matmul spills 0 B → 512 B", "matmul STL 0 → 224"]
     )
-    cause = attribute(sides("code", code(), code(code="bb")))
+    cause = cause_of(sides("code", code(), code(code="bb")))
     assert cause.sentence == "a commit changed it: matmul machine code changed"
     same = [f"matmul {text}" for text in ("registers 168 → 168", "spills 0 B → 0 B", "shared 49152 B → 49152 B")]
     assert texts(cause) == [f"commit {COMMITS[10]}", "matmul machine code changed", *same]
-    assert "how the kernels are launched changed" in attribute(sides("code", code(), code(host="h2"))).sentence
+    assert "how the kernels are launched changed" in cause_of(sides("code", code(), code(host="h2"))).sentence
     two = {"host": "h1", "kernels": [KERNEL, KERNEL]}
-    assert attribute(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
+    assert cause_of(sides("code", code(), two)).sentence == "a commit changed it: kernel matmul (2) is new"
 
 
 def test_machine_code_unknown_on_one_side_is_not_evidence():
@@ -156,7 +162,7 @@ def test_machine_code_unknown_on_one_side_is_not_evidence():
 
 
 def test_unchanged_machine_code_is_noise():
-    assert attribute(sides("code", code(), code())).kind == "noise"
+    assert cause_of(sides("code", code(), code())).kind == "noise"
 
 
 UNKNOWN = [None, {}, {"kernels": [{}], "host": "h1"}, {"kernels": 3, "host": "h1"}, code(host=""), code(code=None)]
@@ -164,64 +170,64 @@ UNKNOWN = [None, {}, {"kernels": [{}], "host": "h1"}, {"kernels": 3, "host": "h1
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_unknown_machine_code_is_never_unchanged(unknown):
-    assert attribute(sides("code", unknown, unknown)).kind == "own commit"
+    assert cause_of(sides("code", unknown, unknown)).kind == "own commit"
 
 
 def test_a_toolchain_that_changed_is_named_before_the_commits():
-    cause = attribute(sides("toolchain", *TORCH))
+    cause = cause_of(sides("toolchain", *TORCH))
     assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")
     same = {"numpy": "2"}
     one_side = sides("toolchain", same | {"torch": "2.11.0"}, same | {"triton": "3.6.0"})
-    assert attribute(one_side).kind == "own commit"
+    assert cause_of(one_side).kind == "own commit"
     for unknown in (("", "2.13.0"), ("2.11.0", "")):
-        assert attribute(sides("toolchain", *(same | {"torch": one} for one in unknown))).kind == "own commit"
+        assert cause_of(sides("toolchain", *(same | {"torch": one} for one in unknown))).kind == "own commit"
 
 
 def test_unchanged_machine_code_does_not_acquit_a_toolchain():
     base = sides("toolchain", *TORCH)
     same = replace(base, before=replace(base.before, code=code()), after=replace(base.after, code=code()))
-    assert attribute(same).kind == "toolchain"
+    assert cause_of(same).kind == "toolchain"
 
 
 def test_controls_that_moved_are_the_machine():
     moved = {"copy": Move(math.log(1.06), 0.002), "matmul": Move(0.001, 0.002)}
-    cause = attribute(step(controls=moved))
+    cause = cause_of(step(controls=moved))
     assert (cause.kind, cause.sentence) == ("machine", "control copy +6.0%")
     for still in (Move(-0.06, 0.002), Move(0.06, 0.05), Move(0.01, 0.002)):
-        assert attribute(step(controls={"copy": still})).kind == "own commit"
+        assert cause_of(step(controls={"copy": still})).kind == "own commit"
 
 
 def test_controls_that_moved_with_the_toolchain_are_the_toolchains():
-    cause = attribute(replace(sides("toolchain", *TORCH), controls={"copy": Move(0.06, 0.001)}))
+    cause = cause_of(replace(sides("toolchain", *TORCH), controls={"copy": Move(0.06, 0.001)}))
     assert cause.kind == "toolchain"
     assert cause.sentence == "the toolchain changed: torch 2.11.0 → 2.13.0; control copy +6.2%"
 
 
 def test_a_baseline_that_became_slower_too_is_the_machine():
-    cause = attribute(step(baseline=Move(0.04, 0.001)))
+    cause = cause_of(step(baseline=Move(0.04, 0.001)))
     assert (cause.kind, cause.sentence) == ("machine", "baseline's time +4.1%")
     for still in (Move(-0.04, 0.001), Move(0.04, 0.02), Move(0.01, 0.001)):
-        assert attribute(step(baseline=still)).kind == "own commit"
+        assert cause_of(step(baseline=still)).kind == "own commit"
 
 
 def test_another_gpu_is_evidence_where_the_controls_moved():
     base = sides("machine", {"gpu_uuid": "A"}, {"gpu_uuid": "B"})
-    cause = attribute(replace(base, controls={"copy": Move(0.06, 0.001)}))
+    cause = cause_of(replace(base, controls={"copy": Move(0.06, 0.001)}))
     assert (cause.kind, texts(cause)) == ("machine", ["control copy +6.2%", "gpu_uuid A → B"])
-    assert attribute(replace(base, controls={"copy": Move(0.0, 0.001)})).kind == "own commit"
-    assert attribute(base).kind == "machine"
+    assert cause_of(replace(base, controls={"copy": Move(0.0, 0.001)})).kind == "own commit"
+    assert cause_of(base).kind == "machine"
 
 
 def test_a_ratio_that_fell_because_its_baseline_is_faster_is_not_the_kernel():
-    cause = attribute(step(name=PAIRED, baseline=Move(-0.05, 0.001), own=Move(0.001, 0.001)))
+    cause = cause_of(step(name=PAIRED, baseline=Move(-0.05, 0.001), own=Move(0.001, 0.001)))
     assert (cause.kind, cause.sentence) == ("machine", "baseline's time -4.9%")
-    assert attribute(step(name=PAIRED, baseline=Move(0.0, 0.001), own=Move(0.05, 0.001))).kind == "own commit"
+    assert cause_of(step(name=PAIRED, baseline=Move(0.0, 0.001), own=Move(0.05, 0.001))).kind == "own commit"
     # The machine slows both; the pair still shows what the commit did.
-    assert attribute(step(name=PAIRED, baseline=Move(0.05, 0.001), own=Move(0.1, 0.001))).kind == "own commit"
+    assert cause_of(step(name=PAIRED, baseline=Move(0.05, 0.001), own=Move(0.1, 0.001))).kind == "own commit"
 
 
 def test_controls_say_nothing_of_a_ratio():
-    assert attribute(step(name=PAIRED, controls={"copy": Move(0.06, 0.001)})).kind == "own commit"
+    assert cause_of(step(name=PAIRED, controls={"copy": Move(0.06, 0.001)})).kind == "own commit"
 
 
 @pytest.mark.parametrize(
@@ -234,15 +240,15 @@ def test_controls_say_nothing_of_a_ratio():
 def test_a_change_of_protocol_is_not_a_regression(field, before, after):
     base = sides(field, before, after)
     both = replace(base, before=replace(base.before, toolchain=TORCH[0]), after=replace(base.after, toolchain=TORCH[1]))
-    assert attribute(both).kind == "protocol"
+    assert cause_of(both).kind == "protocol"
 
 
 def test_another_version_of_the_benchmark_is_another_way():
-    assert attribute(sides("version", "aa", "bb")).sentence == "it is measured differently: benchmark version aa → bb"
+    assert cause_of(sides("version", "aa", "bb")).sentence == "it is measured differently: benchmark version aa → bb"
 
 
 def test_measured_twice_with_nothing_different_is_unexplained():
-    assert attribute(step(between=())).kind == "unexplained"
+    assert cause_of(step(between=())).kind == "unexplained"
 
 
 def test_one_event_is_one_alert_worst_first_in_the_range_that_all_share():

@@ -16,12 +16,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from lockstep.alerts.shared_sqlite import is_damage, keep_write_ahead_log
 from lockstep.history.cache_folder import DamagedCache, StoreError, identity, move_aside
 from lockstep.history.trouble import refused_by_disk
 
 #: Seconds to wait for another writer.
 _PATIENCE = 60.0
+
+#: Result codes that do not mean damage: the file is locked, cannot be opened or cannot be written.
+_NOT_DAMAGE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
+)
 
 _TABLES = """
     CREATE TABLE analysis (
@@ -100,7 +105,7 @@ class AnalysisFile:
         with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             made = Path(folder, self.path.name)
             with closing(sqlite3.connect(made, isolation_level=None)) as connection:
-                keep_write_ahead_log(connection, _PATIENCE)
+                connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(_TABLES)
             # link, unlike rename, fails where a file is.
             with suppress(FileExistsError):
@@ -151,3 +156,13 @@ def packed(content: bytes, level: int = 1) -> bytes:
 def unpacked(content: bytes) -> bytes:
     """Return the bytes that ``packed`` converted. Within ``AnalysisFile.reading``, damage is found and handled."""
     return zlib.decompress(content)
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error of SQLite means that the file is damaged, or that its disk is full ("disk I/O error").
+
+    A mistake of the caller does not mean that.
+    """
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    mistake = isinstance(error, sqlite3.ProgrammingError)
+    return isinstance(error, sqlite3.DatabaseError) and not mistake and code not in _NOT_DAMAGE

@@ -49,17 +49,9 @@ _REPEATED = 0.003
 
 
 def explained(step: Step) -> FoundChange:
-    """Return the change of a step with its cause."""
-    return replace(step.change, cause=attribute(step))
-
-
-def attribute(step: Step) -> Cause:
-    """Return the most likely cause of a step, judged by the data stored with the points before and after it."""
-    for question in _QUESTIONS:
-        cause = question(step)
-        if cause is not None:
-            return cause
-    raise AssertionError("no cause was found, although the cause 'unknown' applies to every step")
+    """Return the change of a step with its most likely cause, judged by the data stored with the points beside it."""
+    cause = next(cause for question in _QUESTIONS if (cause := question(step)))
+    return replace(step.change, cause=cause)
 
 
 def _protocol(step: Step) -> Cause | None:

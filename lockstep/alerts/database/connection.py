@@ -8,6 +8,8 @@ undoes its unfinished transaction.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
+import time
 from collections.abc import Iterator
 from json import JSONDecodeError
 from pathlib import Path
@@ -18,7 +20,6 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, Operati
 
 from lockstep.alerts.database.alert_as_json import DamagedContent
 from lockstep.alerts.database.schema import VERSION
-from lockstep.alerts.shared_sqlite import keep_write_ahead_log
 from lockstep.history.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
@@ -146,7 +147,7 @@ def _engine(url: URL) -> Engine:
     def settle(connection: Any, record: Any) -> None:
         # The driver must not begin transactions itself: it begins deferred ones, which may fail at their first write.
         connection.isolation_level = None
-        keep_write_ahead_log(connection, _PATIENCE)
+        _keep_write_ahead_log(connection)
         connection.execute("PRAGMA foreign_keys = ON")
 
     @event.listens_for(engine, "begin")
@@ -155,6 +156,25 @@ def _engine(url: URL) -> Engine:
         connection.exec_driver_sql(f"BEGIN {mode}")
 
     return engine
+
+
+def _keep_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log of a database. The database file keeps the setting.
+
+    The function retries because SQLite ignores its own timeout here. If several connections turn on the log of a new
+    database, SQLite refuses all but one of them at once, because each holds a read lock and would wait for the others
+    (sqlite3_busy_handler in SQLite's manual).
+
+    """
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
 
 
 def _layout(connection: Connection) -> str | None:

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from lockstep.alerts.shared_sqlite import is_damage
+from lockstep.alerts.analysis.analysis_file import is_damage
 
 
 def failure(path, statement, close=False):
