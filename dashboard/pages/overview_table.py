@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
-from lockstep.history.model import STATES, Floats
+from lockstep.history.model import STATES, SeriesKey
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -98,7 +99,6 @@ def in_order(statuses: Statuses) -> Statuses:
 
 _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 _STATE_ORDER = np.array([_FIRST[state] for state in STATES])
-_NONE: Floats = np.empty(0)
 
 
 def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
@@ -107,14 +107,22 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
     The numbers of a series are those of its newest commit, in the units of the columns.
     """
     keys = statuses.rows.keys
+    past = _past(results, machine, tuple(keys))
+    rows = zip(cells(columns_of(machine, statuses)), keys, strict=True)
+    return [row | {"trend": past.get(key, ())} for row, key in rows]
+
+
+@remembered
+def _past(results: Results, machine: str, keys: tuple[SeriesKey, ...]) -> Mapping[SeriesKey, list[float]]:
+    """Return the numbers of these series at the last ``SPARK`` commits, oldest first, without ratios; times in µs."""
     series = (one for one in results.keys(machine).series_of(keys) if not results.benchmarks[one.benchmark].is_ratio)
-    past = {
-        key_of(trend.series, trend.benchmark): trend.value * (1e6 if trend.benchmark.unit == "seconds" else 1.0)
+    return {
+        key_of(trend.series, trend.benchmark): [
+            float(f"{value:.5g}") for value in (factor * trend.value).tolist() if value > 0
+        ]
         for trend in results.trends(series, last=SPARK)
+        for factor in [1e6 if trend.benchmark.unit == "seconds" else 1.0]
     }
-    trends = ([float(f"{value:.5g}") for value in past.get(key, _NONE).tolist() if value > 0] for key in keys)
-    rows = zip(cells(columns_of(machine, statuses)), trends, strict=True)
-    return [row | {"trend": trend} for row, trend in rows]
 
 
 def columns(rows: RowTable) -> list[Column]:
