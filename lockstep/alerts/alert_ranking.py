@@ -103,8 +103,6 @@ def explain(alert: Alert) -> str:
     if loss.change is None:
         return "a result is lost"
     change = loss.change
-    percent = 100 * loss.share
-    share = "under 0.1 %" if percent < 0.05 else f"at least {f'{percent:.0f}' if percent >= 10 else f'{percent:.2g}'} %"
     if change.series.exact:
         words = f"{change.series.quantity} rose beyond their budget"
     elif change.counted and not change.old:
@@ -112,7 +110,7 @@ def explain(alert: Alert) -> str:
     elif change.measure == "difference":
         words = "the number is worse"
     else:
-        words = f"{share} of {'its time' if is_time(change) else 'the number'} is lost"
+        words = _of_ratio(change, loss.share)
     if change is not alert.members[0]:
         words += f" in {change.series.label}"
     doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
@@ -120,6 +118,19 @@ def explain(alert: Alert) -> str:
     doubt += f"; {alert.doubt}" if alert.doubt else ""
     sure = "" if change.series.exact else f", {confidence(change.confidence)} sure"
     return f"{words}{sure}{doubt}"
+
+
+def _of_ratio(change: FoundChange, share: float) -> str:
+    """Say what a ratio loses: a share of today's time, or by how much another number is worse."""
+    if is_time(change) and share < 0.5:
+        percent = 100 * share
+        rounded = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
+        return f"{'under 0.1' if percent < 0.05 else f'at least {rounded}'} % of its time is lost"
+    factor = 1 / (1 - share)
+    if is_time(change):
+        return f"at least {factor:.3g} times as slow"
+    moved = f"{factor:.3g}-fold" if factor >= 3 else f"{100 * (factor - 1):.2g} %"
+    return f"at least {moved} higher" if change.better == "lower" else f"at least {100 * share:.2g} % lower"
 
 
 def confidence(share: float) -> str:

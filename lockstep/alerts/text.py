@@ -26,8 +26,14 @@ _TOPICS: dict[Topic, str] = {
 }
 
 
+#: Factor from which a growth is written as a factor and not as a percentage.
+_FOLD = 3
+
+
 def change(log: float) -> str:
-    """Format a log factor as a percentage: ``+5.1 %``, or ``−5.1 %`` with a typographic minus."""
+    """Format a log factor as a percentage: ``+5.1 %``, ``−5.1 %`` with a typographic minus, or ``×37`` from 3 on."""
+    if log >= math.log(_FOLD):
+        return f"×{math.exp(log):,.3g}"
     return f"{100 * math.expm1(log):+z.1f} %".replace("-", "−")
 
 
@@ -119,7 +125,8 @@ def headline(alert: Alert) -> str:
     if worst.old is not None:
         return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
     size = by(worst, worst.size) if worst.sense == "changed" else by(worst, worst.size).lstrip("+−")
-    return f"{location(alert)} {topic} by {size}{left_note(worst)} in {alert.range}: {worst.series.label}{others_note}"
+    size = size if size.startswith("×") else f"by {size}"
+    return f"{location(alert)} {topic} {size}{left_note(worst)} in {alert.range}: {worst.series.label}{others_note}"
 
 
 def left_note(member: FoundChange) -> str:

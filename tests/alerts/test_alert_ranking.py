@@ -10,6 +10,7 @@ from lockstep.alerts.alert_ranking import explain, rank_of
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.stopped_series import silence
 from lockstep.alerts.cause.found_change import Cause
+from lockstep.alerts.text import change, headline
 
 DAY = 86_400_000
 NOW = 20_000 * DAY
@@ -74,3 +75,13 @@ def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
 
 def test_the_rank_is_explained_in_words():
     assert explain(alert(0.05)) == "at least 4.4 % of its time is lost, > 99.9 % sure"
+    assert explain(alert(7.0)) == "at least 7.97 times as slow, > 99.9 % sure"
+    number = series(l2="", quantity="unit")
+    assert explain(alert(36.0, name=number)).startswith("at least 36.9-fold higher, ")
+    assert explain(alert(0.3, name=number)).startswith("at least 29 % higher, ")
+    assert explain(alert(0.3, name=number, better="higher")).startswith("at least 23 % lower, ")
+
+
+def test_a_large_growth_is_a_factor():
+    assert headline(alert(36.0)).startswith("linear on h200 slower ×37 in ")
+    assert [change(math.log(factor)) for factor in (2.9, 3, 12345, 0.01)] == ["+190.0 %", "×3", "×1.23e+04", "−99.0 %"]
