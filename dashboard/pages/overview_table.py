@@ -56,27 +56,22 @@ FILE_COLUMNS = (
 #: Quantities of the table.
 _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
 
-#: Order of the verdicts that come first, and of the states within a shape.
+#: Order of the verdicts that come first.
 _LOUD: dict[Verdict, int] = {"slower": 1, "changed": 2, "faster": 3, "failed": 4}
 #: The place of all other verdicts in this order.
 _QUIET = 5
-_FIRST = {"failed": 0, "ok": 1, "bare": 1, "na": 2}
 
 
 def in_order(statuses: Statuses) -> Statuses:
     """Sort the statuses for the table, and leave out series that the machine cannot measure.
 
     New failures since the compared commit come first, then slowdowns, then speedups, the largest change first. Old
-    failures follow, then unconfirmed changes beyond the noise, then all other series by shape.
+    failures follow, then unconfirmed changes beyond the noise, then all other series by shape, those that are n/a last.
     """
     statuses = statuses.select(np.flatnonzero(~statuses.absent))
     rows = statuses.rows
     key = rows.columns["key"]
     shape = rows.series_keys.shape[key]
-    # Shapes in which every series is n/a come last; of these, shapes that were measured before come first.
-    measurable, known = (np.zeros(int(shape.max(initial=-1)) + 1, dtype=bool) for _ in range(2))
-    measurable[shape[rows.columns["state"] != STATES.index("na")]] = True
-    known[shape[~np.isnan(statuses.worse)]] = True
     bare = np.where(statuses.beyond_noise, _LOUDNESS[statuses.differences.verdict], _QUIET)
     loud = np.where(statuses.news, 0, _LOUDNESS[statuses.verdict])
     loud = np.where(loud == _QUIET, _QUIET - 1 + bare, loud)
@@ -87,10 +82,10 @@ def in_order(statuses: Statuses) -> Statuses:
         (
             rows.series_keys.variant[key],
             np.where(np.isnan(latency), 0.0, latency),
-            _STATE_ORDER[rows.columns["state"]],
             shape,
-            np.where(first, -size, ~known[shape]),
-            np.where(first, loud, ~measurable[shape]),
+            np.where(first, -size, 0.0),
+            np.where(first, loud, 0),
+            ~first & (rows.columns["state"] == STATES.index("na")),
             ~first,
         )
     )
@@ -98,7 +93,6 @@ def in_order(statuses: Statuses) -> Statuses:
 
 
 _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
-_STATE_ORDER = np.array([_FIRST[state] for state in STATES])
 
 
 def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
