@@ -107,8 +107,10 @@ def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known]) 
 
 def _state(known: Known | None, trend: Trend) -> SeriesState | None:
     """Return the state that is known of a series if its first points are the same now."""
-    same = known and known.length <= len(trend) and _checksum(trend, known.length) == known.checksum
-    return SeriesState.from_bytes(known.state) if known and same else None
+    if known is None:
+        return None
+    length, checksum, state = known
+    return SeriesState.from_bytes(state) if length <= len(trend) and _checksum(trend, length) == checksum else None
 
 
 def _checksum(trend: Trend, length: int) -> int:

@@ -7,13 +7,12 @@ states of a case share one check, so only the check of the first cache state is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis.followed_series import Followed, name_of, select
+from lockstep.alerts.analysis.followed_series import Followed, by_version, name_of
 from lockstep.detect import Change
 from lockstep.detect import Trend as Values
 from lockstep.detect.check_changes import ROUNDING, determinism_changes, error_changes
@@ -45,14 +44,19 @@ def follow_checks(
         baseline = replace(name, variant=baselines.get(name.suite, ""))
         base = {} if name in known else known.get(baseline, {})
         ok = (trend.state == STATES.index("ok")) & (trend.same_work_as == 0)
-        for version, points in enumerate(_by_version(trend, error, ok)):
-            baseline_errors = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
-            changes = error_changes(points.value, baseline_errors)
-            changed.append(_followed("error", points, np.maximum(points.value, ROUNDING), changes, version))
-        for version, points in enumerate(_by_version(trend, same, ok)):
-            changes = determinism_changes(points.value)
-            changed.append(_followed("deterministic", points, positive(points.value), changes, version))
-    return [(series, changes) for series, changes in changed if changes]
+        for quantity, numbers in (("error", error), ("deterministic", same)):
+            checked = replace(trend, value=numbers)
+            for version, points in enumerate(by_version(checked, ok & np.isfinite(numbers))):
+                if quantity == "error":
+                    of_baseline = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
+                    changes = error_changes(points.value, of_baseline)
+                    values = np.maximum(points.value, ROUNDING)
+                else:
+                    changes, values = determinism_changes(points.value), positive(points.value)
+                if changes:
+                    of = replace(name_of(points.series, points.benchmark), quantity=quantity)
+                    changed.append((Followed(of, points, Values(values), version=version), changes))
+    return changed
 
 
 def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesName, Trend]:
@@ -80,17 +84,3 @@ def _read(results: Results, trends: Mapping[SeriesName, Trend]) -> dict[SeriesNa
     error, same = (np.split(columns[name], starts[1:]) for name in _COLUMNS)
     places = {machine_series[rank]: place for place, rank in enumerate(ranks.tolist())}
     return {name: (trend, error[places[trend.series]], same[places[trend.series]]) for name, trend in trends.items()}
-
-
-def _by_version(trend: Trend, numbers: Floats, ok: Any) -> Iterator[Trend]:
-    """Yield one trend per benchmark version, with ``numbers`` as values and only points that have a number."""
-    known = ok & np.isfinite(numbers)
-    for version in dict.fromkeys(trend.version[known].tolist()):
-        yield select(replace(trend, value=numbers), known & (trend.version == version))
-
-
-def _followed(
-    quantity: str, points: Trend, values: Floats, changes: Sequence[Change], version: int
-) -> tuple[Followed, Sequence[Change]]:
-    name = replace(name_of(points.series, points.benchmark), quantity=quantity)
-    return Followed(name, points, Values(values), version=version), changes

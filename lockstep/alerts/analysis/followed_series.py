@@ -105,28 +105,23 @@ def followed(trends: list[Trend], numbers: Mapping[Series, int], baselines: Mapp
             time, ratio = pairs[name.quantity]
             baseline = baselines.get(name.suite, "")
             ratios = trend_of_name.get(replace(name, quantity=ratio))
-            paired = name.variant != baseline and ratios is not None and bool(_numbers(ratios).any())
+            paired = name.variant != baseline and ratios is not None and bool(np.isfinite(ratios.value).any())
             if paired != (name.quantity == ratio):
                 continue
             own = trend_of_name.get(replace(name, quantity=time))
             base = trend_of_name.get(replace(name, quantity=time, variant=baseline)) if paired else None
         copied = trend.same_work_as != 0
         copies = select(trend, copied) if copied.any() else None
-        for version, points in enumerate(by_version(trend)):
+        for version, points in enumerate(by_version(trend, np.isfinite(trend.value) & ~copied)):
             times, number = (_at(own, points), _at(base, points)), numbers[trend.series]
             series.append(Followed(name, points, values_of(points), *times, version, copies, number))
     return series
 
 
-def by_version(trend: Trend) -> list[Trend]:
-    """Return one trend per benchmark version, ordered by first appearance, of only the measurements with a number."""
-    numbers = _numbers(trend) & (trend.same_work_as == 0)
-    versions = list(dict.fromkeys(trend.version[numbers].tolist()))
-    return [select(trend, numbers & (trend.version == version)) for version in versions]
-
-
-def _numbers(trend: Trend) -> Mask:
-    return np.isfinite(trend.value)
+def by_version(trend: Trend, chosen: Mask) -> list[Trend]:
+    """Return one trend per benchmark version, ordered by first appearance, of only the chosen points."""
+    versions = dict.fromkeys(trend.version[chosen].tolist())
+    return [select(trend, chosen & (trend.version == version)) for version in versions]
 
 
 def select(trend: Trend, mask: Mask) -> Trend:

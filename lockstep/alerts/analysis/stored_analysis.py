@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed, unpacked
 from lockstep.alerts.database.alert_as_json import cause_from_json, cause_json, from_json, to_json
@@ -72,12 +72,8 @@ class DetectedSeries:
         return self.found.noise.scale if self.found.noise.measure == "ratio" else math.nan
 
 
-class Known(NamedTuple):
-    """What an earlier analysis left of a series: see ``DetectedSeries``."""
-
-    length: int
-    checksum: int
-    state: bytes
+#: What an earlier analysis left of a series: length, checksum and state, see ``DetectedSeries``.
+Known = tuple[int, int, bytes]
 
 
 def _changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -150,7 +146,7 @@ def read_known(file: AnalysisFile, machine: str) -> dict[tuple[int, int], Known]
                 (machine,),
             )
             return {
-                (series, version): Known(length, checksum, unpacked(state))
+                (series, version): (length, checksum, unpacked(state))
                 for series, version, length, checksum, state in rows
             }
     except MissingAnalyses:
