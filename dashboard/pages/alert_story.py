@@ -26,7 +26,7 @@ from lockstep.compare.number_format import significant
 from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.processes.git import Git, GitError
-from lockstep.record.reproduce import installed
+from lockstep.record.commands_to_repeat import installed
 
 #: Maximum number of measured commits that are listed where git does not know the range.
 _MOST_MEASURED = 30

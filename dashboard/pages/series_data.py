@@ -29,8 +29,8 @@ from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.commands_to_repeat import in_working_tree, locked, script
 from lockstep.record.quantity import PAIRED, SUITE_BENCHMARK, benchmark_name
-from lockstep.record.reproduce import in_working_tree, locked, script
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.alerts.model import Alert
 from lockstep.history.model import Run
-from lockstep.record.reproduce import Measured, between
+from lockstep.record.commands_to_repeat import Measured, between
 
 
 def measured(run: Run) -> Measured:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from lockstep.detect.constants import NEWEST_POINTS, NOVELTY, PLAIN_GAP, POINTS_BEFORE, PROMPT, SURE
 from lockstep.detect.detector import Detector, threshold
 from lockstep.detect.findings import Analysis, Change, Level, Measure, Noise
+from lockstep.detect.level_means import WIDE, Segments, segments_between_changes, sizes, wandering
 from lockstep.detect.noise import CAUTION
 from lockstep.detect.plain_steps import plain_steps
-from lockstep.detect.segments import WIDE, Segments, segments_between_changes, sizes, wandering
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

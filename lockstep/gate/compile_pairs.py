@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.gate.case_verdict import Measured, Trial
 from lockstep.gate.model import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import Test
-from lockstep.gate.trial import Measured, Trial
 from lockstep.machine_code.compile_time import CompileClock, Kernels
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import TracingFailed, Tree

@@ -1,4 +1,4 @@
-"""Define the gate's requests and verdicts as data; ``lockstep.gate.trial`` decides them.
+"""Define the gate's requests and verdicts as data; ``lockstep.gate.case_verdict`` decides them.
 
 The parent process imports this module, so it must not import torch.
 """

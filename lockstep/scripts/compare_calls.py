@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from lockstep.gate.case_verdict import Trial
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.sequential_decision import MOST_SAME, Test
-from lockstep.gate.trial import Trial
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured

@@ -14,7 +14,7 @@ from lockstep.alerts.story import tell
 from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
 from lockstep.processes.git import Git, GitError
-from lockstep.record.kernel_facts import meaning
+from lockstep.record.figure_meanings import meaning
 
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
 SPILLING = {**KERNEL, "code": "bb", "registers": 255, "spills": 512, "mix": {"BAR": 4, "STL": 8, "all": 1000}}

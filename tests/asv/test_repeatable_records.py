@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.repeats import Timed, Work, contradiction, lacks, repeatable
+from lockstep.asv.copy_numbers import Timed, Work, contradiction, lacks, repeatable
 from lockstep.fleet.join_records import order
 from lockstep.record.file import read_records
 from lockstep.record.model import CostEstimate, Estimate, Record

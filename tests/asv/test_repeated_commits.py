@@ -5,7 +5,7 @@ import re
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.asv import repeats
+from lockstep.asv import copy_numbers
 from lockstep.record.file import read_records
 
 CASE = "M=2,K=1024,N=512"
@@ -37,7 +37,7 @@ def head(project):
 def unsampled(project, message):
     """Commit until the chance leaves the commit's case out of the sample."""
     commit = project.commit(message)
-    while repeats.is_sampled(commit, "product", CASE, "warm"):
+    while copy_numbers.is_sampled(commit, "product", CASE, "warm"):
         project.write("notes.txt", commit)
         commit = project.commit(message)
     return commit

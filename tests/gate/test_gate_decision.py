@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from lockstep.gate.case_verdict import Measured, Trial, log_ratios
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import LOOKS, Test, found_twice, interval, relative
-from lockstep.gate.trial import Measured, Trial, log_ratios
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")
 TEST = Test(min_effect=0.01, alpha=0.05, cases=1)

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from lockstep.gate.case_verdict import Measured, Trial
 from lockstep.gate.measuring.schedule import MOST_VOID, Bench, Scatter, Schedule
 from lockstep.gate.model import Group, GroupRequest, Verdict
 from lockstep.gate.sequential_decision import LOOKS, Test
-from lockstep.gate.trial import Measured, Trial
 
 #: How many times as long as base head takes, by shape.
 FACTORS = {"same": 1.0, "close": 1.009, "slower": 1.05, "worst": 1.4, "faster": 0.9}

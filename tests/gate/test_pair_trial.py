@@ -2,9 +2,9 @@
 
 import math
 
+from lockstep.gate.case_verdict import Measured, Trial
 from lockstep.gate.model import SeriesKey
 from lockstep.gate.sequential_decision import Test
-from lockstep.gate.trial import Measured, Trial
 
 KEY = SeriesKey("product", "twice", "M=2,K=1024,N=512", "warm")
 

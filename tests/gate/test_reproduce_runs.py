@@ -6,7 +6,7 @@ import shlex
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.record.reproduce import between, in_working_tree
+from lockstep.record.commands_to_repeat import between, in_working_tree
 from lockstep.record.series_name import SeriesName
 
 SUBJECT = SeriesName("vm-cpu", "product", "product", "twice", "M=2,K=1024,N=512", "warm", "speedup")

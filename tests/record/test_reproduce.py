@@ -10,7 +10,7 @@ import asv.commands
 import pytest
 from asv.benchmarks import Benchmarks
 
-from lockstep.record.reproduce import (
+from lockstep.record.commands_to_repeat import (
     Measured,
     at_commit,
     between,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.detect.findings import Measure
-from lockstep.record.kernel_facts import meaning
+from lockstep.record.figure_meanings import meaning
 from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
 

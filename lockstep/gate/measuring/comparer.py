@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from lockstep.gate.case_verdict import Measured, Trial
 from lockstep.gate.measuring.call_checks import CallChecks
 from lockstep.gate.measuring.families import Families
 from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
@@ -18,7 +19,6 @@ from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.model import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential_decision import Test
-from lockstep.gate.trial import Measured, Trial
 from lockstep.same_work.observe import Observed, observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.suite.case import Case

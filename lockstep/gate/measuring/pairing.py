@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, median_low
 
-from lockstep.gate.trial import Measured
+from lockstep.gate.case_verdict import Measured
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.arms.replays import settle

@@ -15,10 +15,10 @@ from functools import cached_property
 from inspect import signature
 from statistics import fmean, stdev
 
+from lockstep.gate.case_verdict import Measured, Trial
 from lockstep.gate.measuring.pairing import PairTimer
 from lockstep.gate.model import Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import LOOKS
-from lockstep.gate.trial import Measured, Trial
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 

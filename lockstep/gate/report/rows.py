@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
 from lockstep.gate.report.report import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential_decision import LOOKS
-from lockstep.record.kernel_facts import meaning
+from lockstep.record.commands_to_repeat import gate
+from lockstep.record.figure_meanings import meaning
 from lockstep.record.model import Estimate
-from lockstep.record.reproduce import gate
 from lockstep.record.series_name import SeriesName
 
 #: Order of the outcomes in a report, blocking outcomes first.

@@ -17,8 +17,8 @@ from workflows import ROOT, Runner, workflow
 
 from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report import untrusted_report
-from lockstep.gate.report.comment import AUTHOR, MARKER, MOST_TEXT, comment_text
 from lockstep.gate.report.markdown import pages_link
+from lockstep.gate.report.post_comment import AUTHOR, MARKER, MOST_TEXT, comment_text
 from lockstep.gate.report.report import Report
 from lockstep.gate.report.untrusted_report import Unreadable, from_json, from_zip
 from lockstep.record.model import Estimate
@@ -361,7 +361,7 @@ def test_a_verdict_on_determinism_has_no_size():
 
 
 def test_it_needs_the_standard_library_alone():
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lockstep.gate.report.comment"
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lockstep.gate.report.post_comment"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lockstep.asv.survey import Case, Planned
+from lockstep.asv.find_same_work import Case, Planned
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code.commit_sources import RefError, sources
 from lockstep.machine_code.family_files import sources_digest

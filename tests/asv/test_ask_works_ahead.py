@@ -6,8 +6,8 @@ import threading
 import pytest
 from project import KERNELS, make_project
 
-from lockstep.asv.scouts import Scouts, without_records
-from lockstep.asv.survey import Planned
+from lockstep.asv.ask_works_ahead import Scouts, without_records
+from lockstep.asv.find_same_work import Planned
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.suite.discovery import load_suites
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lockstep.asv.repeats import Timed, Work, distances, is_sampled, repeatable
+from lockstep.asv.copy_numbers import Timed, Work, distances, is_sampled, repeatable
 from lockstep.record.model import Record
 from lockstep.suite.definition import Suite
 
@@ -82,7 +82,7 @@ class Survey:
 
     @cached_property
     def sampled(self) -> list[Case]:
-        """Return the cases that are timed nevertheless; see ``lockstep.asv.repeats.SAMPLED``."""
+        """Return the cases that are timed nevertheless; see ``lockstep.asv.copy_numbers.SAMPLED``."""
         covered = set(self.plan) - set(self.open())
         return [case for case in self.plan if case in covered and is_sampled(self.commit, *case)]
 
