@@ -19,8 +19,8 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.record.console import plain_table
 
 if TYPE_CHECKING:
-    from lockstep.history.problems import Refreshed
     from lockstep.history.snapshot import Results
+    from lockstep.history.store import Refreshed
 
 
 class Ingest(Command):  # type: ignore[misc]  # asv has no types

@@ -43,40 +43,29 @@ _IDS = SeriesIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """Result files of one folder that a process reads into one parquet file. ``runs`` are their run numbers."""
+    """Result files of one folder that a process reads into one parquet file. The first file has this run number."""
 
     root: Path
     parts: Path
     folder: str
-    files: Mapping[str, Stamp]
-    runs: Sequence[int]
+    files: dict[str, Stamp]
+    first_run: int
 
 
 def batches(root: Path, parts: Path, changed: Mapping[str, Stamp], first_run: int) -> list[Batch]:
     """Divide the changed files into batches, each of files from one folder and small enough for memory."""
-    grouped: list[Batch] = []
-    files: dict[str, Stamp] = {}
-    weight, folder = 0, ""
     weights = Counter[str]()
     for path, stamp in changed.items():
         weights[_folder(root, path)] += stamp[1] + stamp[3]
-
-    def close() -> None:
-        if files:
-            start = first_run + sum(len(batch.files) for batch in grouped)
-            grouped.append(Batch(root, parts, folder, dict(files), range(start, start + len(files))))
-            files.clear()
-
-    for path in sorted(changed, key=lambda path: (_folder(root, path), path)):
-        stamp = changed[path]
-        size = stamp[1] + stamp[3]
-        path_folder = _folder(root, path)
-        if path_folder != folder or weight + size > min(max(_BATCH, weights[path_folder] / _PARTS), _LARGEST_BATCH):
-            close()
-            folder, weight = path_folder, 0
-        files[path] = stamp
-        weight += size
-    close()
+    grouped: list[Batch] = []
+    room = 0.0
+    for run, path in enumerate(sorted(changed, key=lambda path: (_folder(root, path), path)), first_run):
+        folder, stamp = _folder(root, path), changed[path]
+        room -= stamp[1] + stamp[3]
+        if not grouped or folder != grouped[-1].folder or room < 0:
+            room = min(max(_BATCH, weights[folder] / _PARTS), _LARGEST_BATCH) - stamp[1] - stamp[3]
+            grouped.append(Batch(root, parts, folder, {}, run))
+        grouped[-1].files[path] = stamp
     return grouped
 
 
@@ -155,7 +144,7 @@ def read_batch(batch: Batch) -> Manifest:
     layouts: dict[str, str] = {}
     versions: dict[int, str] = {}
     machines: dict[Path, str] = {}
-    for (path, stamp), run in zip(batch.files.items(), batch.runs, strict=True):
+    for run, (path, stamp) in enumerate(batch.files.items(), batch.first_run):
         try:
             folder = (batch.root / path).parent
             if folder not in machines:
@@ -178,7 +167,7 @@ def read_batch(batch: Batch) -> Manifest:
         parts, runs = {part.name: part}, {path: run._replace(part=part.name) for path, run in runs.items()}
         numbers = np.unique(np.concatenate([points_of_file["series"] for points_of_file in points]))
         known = {number: _IDS.known[number] for number in numbers.tolist()}
-    return Manifest(batch.files, runs, problems, parts, layouts, known, versions, batch.runs[-1] + 1)
+    return Manifest(batch.files, runs, problems, parts, layouts, known, versions, batch.first_run + len(batch.files))
 
 
 def _machine_in(folder: Path) -> str:

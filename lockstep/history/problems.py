@@ -1,4 +1,4 @@
-"""Describe what is wrong with result files, and what a refresh of the store did."""
+"""Describe what is wrong with result files."""
 
 from __future__ import annotations
 
@@ -29,26 +29,3 @@ class Problem:
     def kind(self) -> str:
         """The text by which problems of the same kind are counted together: ``reason``, or else ``what``."""
         return self.reason or self.what
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """What a refresh of the store found and read.
-
-    Attributes:
-        files: number of result files in the folder.
-        changed: number of files that were read because they are new or changed.
-        gone: number of files that were known and no longer exist.
-        points: number of points in the changed files.
-        problems: number of problems in all files.
-        notes: number of accepted differences from asv's format, in all files.
-        seconds: duration.
-    """
-
-    files: int
-    changed: int
-    gone: int
-    points: int
-    problems: int
-    notes: int
-    seconds: float

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lockstep.history.problems import Problem
 from lockstep.history.series_ids import SeriesIds, digest
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
 from lockstep.record.file import SUFFIX, read_records
-from lockstep.record.model import Estimate, Provenance, Record
+from lockstep.record.model import Code, Estimate, Provenance, Record
 from lockstep.record.quantity import COST_QUANTITIES, benchmark_name
 
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -76,12 +76,11 @@ def _with_problems(asv: AsvFile, path: Path, problems: Mapping[str, int]) -> Asv
 
 def _completed(file: AsvFile, provenance: Provenance) -> AsvFile:
     """Return the file with the conditions of its run, which the provenance states."""
-    host = provenance.host if isinstance(provenance.host, Mapping) else {}
     gpus = list(provenance.gpus.items())[:100]
     run = replace(
         file.run,
         measured_at=int(file.points["measured_at"].max(initial=0)),
-        host={str(key)[:100]: words(value)[:300] for key, value in sorted(host.items())[:100]},
+        host={str(key)[:100]: words(value)[:300] for key, value in sorted(provenance.host.items())[:100]},
         controls=_controls(provenance.controls),
         gpu_controls={packed(words(uuid)): _controls(share.controls) for uuid, share in gpus},
         clock_state=words(provenance.clock_state),
@@ -114,8 +113,7 @@ class _RecordMerger:
         self._ids = ids
         self._versions = dict(asv.versions)
         self._recorded_at = _instant(provenance.recorded_at)
-        host = provenance.host if isinstance(provenance.host, Mapping) else {}
-        self._gpu = words(host.get("gpu_uuid", ""))
+        self._gpu = words(provenance.host.get("gpu_uuid", ""))
         controls, unknown = _controls(provenance.controls), Control(None, None)
         self._rates = [controls.get(control, unknown).rate for control in ("copy", "matmul")]
         self._columns: dict[str, list[Any]] = {}
@@ -230,7 +228,7 @@ class _RecordMerger:
             "worst_row": _number(getattr(record.accuracy, "row", None)),
             "deterministic": float(record.deterministic) if isinstance(record.deterministic, bool) else math.nan,
             "clock_reasons": "\n".join(words(reason) for reason in clocks.reasons),
-            "code": _code(getattr(record, "code", None)),
+            "code": _code(record.code),
             "same_work_as": packed(copied),
             "gpu": packed(words(record.gpu) or self._gpu),
         }
@@ -279,21 +277,15 @@ def _count(value: Any) -> int:
     return min(max(value, 0), 2**31 - 1) if isinstance(value, int) else 0
 
 
-def _code(code: Any) -> str:
+def _code(code: Code | None) -> str:
     """Return machine-code facts as JSON text; "" if there are none, if they are too long, or no JSON can hold them."""
     if not code:
         return ""
     try:
-        text = json.dumps(code, default=_as_dict, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(asdict(code), separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return ""
     return text if len(text) <= _LONGEST_CODE else ""
-
-
-def _as_dict(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"JSON cannot hold a value of type {type(value).__name__}")
 
 
 def _instant(text: Any) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.history.benchmarks_file import TABLE
 from lockstep.history.problems import Problem
-from lockstep.history.validation import shown
+from lockstep.history.validation import short_name
 from lockstep.record.file import SUFFIX
 
 #: Modification time (ns since 1970) and size (bytes) of a result file, then of its provenance file.
@@ -44,13 +44,13 @@ def scan(root: Path) -> Scan:
     """
     problems: list[Problem] = []
     if not root.exists():
-        return Scan({}, {}, (Problem(shown(root.name), "the folder does not exist", weight="part"),))
+        return Scan({}, {}, (Problem(short_name(root.name), "the folder does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     tables: dict[str, tuple[int, int]] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
         folder, location = waiting.pop()
-        entries = list(_entries(folder, shown(location or root.name), problems))
+        entries = list(_entries(folder, short_name(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
         if TABLE in names and names[TABLE].is_file(follow_symlinks=not location):
             tables[f"{location}/{TABLE}" if location else TABLE] = _stamp(names[TABLE])
@@ -62,7 +62,7 @@ def scan(root: Path) -> Scan:
                 if entry.name != ".git":
                     waiting.append((entry, entry_location))
             elif not location and entry.is_dir():
-                problems.append(Problem(shown(entry_location), "the entry is a link, not a folder", weight="part"))
+                problems.append(Problem(short_name(entry_location), "the entry is a link, not a folder", weight="part"))
     return Scan(files, tables, tuple(problems))
 
 
@@ -76,12 +76,14 @@ def _files(
             if entry.is_dir(follow_symlinks=False):
                 continue
             if not location.isprintable():
-                problems.append(Problem(shown(location), "the file's name cannot be printed"))
+                problems.append(Problem(short_name(location), "the file's name cannot be printed"))
                 continue
             provenance = entries.get(name.removesuffix(".json") + SUFFIX)
             files[location] = (*_stamp(entry), *(_stamp(provenance) if provenance else _NO_FILE))
         elif name.endswith(SUFFIX) and name.removesuffix(SUFFIX) + ".json" not in entries:
-            problems.append(Problem(shown(location), "the provenance file has no asv result beside it", weight="part"))
+            problems.append(
+                Problem(short_name(location), "the provenance file has no asv result beside it", weight="part")
+            )
 
 
 def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem]) -> Iterator[os.DirEntry[str]]:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from lockstep.history.cache_manifest import Manifest, read_manifest
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
 from lockstep.history.parquet import PartChecks, Stamp, merge_parts, mergeable, stamp_of, sweep
-from lockstep.history.problems import Problem, Refreshed
+from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
@@ -43,6 +43,29 @@ _OLD = 60.0
 
 #: Seconds after a failed refresh until the next one.
 _RETRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a refresh of the store found and read.
+
+    Attributes:
+        files: number of result files in the folder.
+        changed: number of files that were read because they are new or changed.
+        gone: number of files that were known and no longer exist.
+        points: number of points in the changed files.
+        problems: number of problems in all files.
+        notes: number of accepted differences from asv's format, in all files.
+        seconds: duration.
+    """
+
+    files: int
+    changed: int
+    gone: int
+    points: int
+    problems: int
+    notes: int
+    seconds: float
 
 
 class Store:

@@ -91,15 +91,6 @@ def short_name(text: str) -> str:
     return f"{printable[: LONGEST_NAME - 10]}…{mark}"
 
 
-def shown(text: str) -> str:
-    """Return the name of a file as one printable line for pages and messages."""
-    return (
-        text
-        if text.isprintable()
-        else text.encode("utf-8", "backslashreplace").decode().encode("unicode_escape").decode()
-    )
-
-
 def words(text: Any) -> str:
     """Return free text from a file, cut off after 2000 characters; "" for a value that is not text."""
     if not isinstance(text, str):
