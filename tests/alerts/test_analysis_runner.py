@@ -74,7 +74,6 @@ def test_all_processes_know_how_the_analysis_went(tmp_path, store):
 WORKER = """
 import sys, time
 from pathlib import Path
-from lockstep.alerts.analysis.runner import AnalysisStatus, read_status, write_status
 from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.history.store import Store
 store = Store.open(Path(sys.argv[1]), cache=Path(sys.argv[2]), patience=0.0)
