@@ -126,7 +126,7 @@ class Manifest:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 _BY_PATH = ("files", "runs", "problems")

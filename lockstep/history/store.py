@@ -41,6 +41,9 @@ __all__ = ["Store", "StoreError", "default_cache"]
 #: Age in seconds up to which a snapshot may be returned while another thread makes a new one.
 _OLD = 60.0
 
+#: Seconds after which what was read so far is saved, because this process may be killed.
+_SAVE_S = 1.0
+
 #: Seconds after a failed refresh until the next one.
 _RETRY_S = 5.0
 
@@ -266,14 +269,18 @@ class Store:
             manifest = self._with_tables(manifest, current)
         if gone:
             manifest = manifest.without(gone)
-        points = 0
+        points, saved = 0, time.monotonic()
         for batch in read_all(batches(self.root, self._parts, changed, manifest.next_run)):
             manifest = manifest.with_batch(batch)
-            manifest.write(self._manifest)
+            if time.monotonic() - saved > _SAVE_S:
+                manifest.write(self._manifest)
+                saved = time.monotonic()
             points += sum(run.points for run in batch.runs.values())
         manifest = self._ordered(self._merged(manifest))
         if manifest is not before:
             manifest.write(self._manifest)
+            if stamp := stamp_of(self._manifest):
+                self._known = stamp, manifest
         sweep(self._parts, manifest.parts)
         return len(changed), len(gone), points
 

@@ -188,7 +188,9 @@ REFRESH = textwrap.dedent("""
     import sys
     from pathlib import Path
     import lockstep.history.ingest as ingest
+    import lockstep.history.store as store_module
     from lockstep.history.store import Store
+    store_module._SAVE_S = 0.0
     ingest._BATCH = 20_000          # many portions, so that a kill falls between two
     ingest._PARTS = 10_000
     ingest._ALONE = int(sys.argv[3])
