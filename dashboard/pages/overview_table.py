@@ -45,6 +45,9 @@ from lockstep.history.store import Store
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
 
+#: Maximum number of rows for which all trends of a machine are read at once.
+MANY_SERIES = 2500
+
 #: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
 FILE_COLUMNS = (
     *("machine", "family", "variant", "case", "l2", "commit", "state"),
@@ -101,7 +104,9 @@ def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[st
     The numbers of a series are those of its newest commit, in the units of the columns.
     """
     keys = statuses.rows.keys
-    past = _past(results, machine, tuple(keys))
+    # The trends of all series serve every choice; of a wide machine only those of the shown rows are read.
+    every = results.keys(machine).keys
+    past = _past(results, machine, tuple(every if len(every) <= MANY_SERIES else keys))
     rows = zip(cells(columns_of(machine, statuses)), keys, strict=True)
     return [row | {"trend": past.get(key, ())} for row, key in rows]
 
