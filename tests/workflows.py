@@ -169,14 +169,14 @@ class Runner:
             return
         action = ROOT / step["uses"][2:]
         described = read(action / "action.yml")
-        defaults = {name: str(one.get("default", "")) for name, one in described["inputs"].items()}
+        defaults = self._texts({name: str(one.get("default", "")) for name, one in described["inputs"].items()})
         assert set(given) <= set(defaults), f"{action} has no such input: {set(given) - set(defaults)}"
         assert all(given.get(name) for name, one in described["inputs"].items() if one.get("required"))
         outside = self.context
         self.context = {**outside, "inputs": {**defaults, **given, **self.inputs}}
         self._steps(described["runs"]["steps"], environment, job, action)
         self.context = {**self.context, "steps": {name: {"outputs": of} for name, of in job.outputs.items()}}
-        job.outputs["action"] = self._texts({name: one["value"] for name, one in described["outputs"].items()})
+        job.outputs["action"] = self._texts({name: one["value"] for name, one in described.get("outputs", {}).items()})
         self.context = outside
 
     def _run(self, step: dict[str, Any], environment: dict[str, str], job: Job, action: Path) -> Step:

@@ -92,7 +92,14 @@ def run_script(args: argparse.Namespace) -> int:
 
 
 def asked_of(args: argparse.Namespace) -> Asked:
-    """Return what ``gate --script`` asks for."""
+    """Return what ``gate --script`` asks for.
+
+    Raises:
+        UsageError: there is no such script, or an option is of suites.
+    """
+    for name in ("family", "costs", "retune", "lock", "about"):
+        if getattr(args, name):
+            raise UsageError(f"--{name} is of suites: leave it out with --script")
     project, plan = project_of(args)
     default = read_thresholds(Path.cwd() / FILE).default
     plan = replace(
@@ -104,7 +111,7 @@ def asked_of(args: argparse.Namespace) -> Asked:
         cases=tuple(args.case),
         variants=tuple(args.variant),
     )
-    return Asked(project, args.base, args.head, plan)
+    return Asked(project, args.base, args.head, plan, args.require_gpu, args.require_locked)
 
 
 def measure_script(args: argparse.Namespace) -> int:

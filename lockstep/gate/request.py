@@ -11,6 +11,21 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.thresholds import Thresholds
 
 
+def unfit_machine(machine: Mapping[str, str], need_gpu: bool, need_lock: bool) -> str:
+    """Return why a machine may give no verdict; "" if it may.
+
+    Args:
+        machine: the facts about the machine, with ``device`` and ``clock_state``.
+        need_gpu, need_lock: whether it must have a GPU, and locked clocks.
+    """
+    if need_gpu and machine["device"] == "cpu":
+        return "there is no GPU, and --require-gpu asks for one"
+    clocks = machine["clock_state"]
+    if need_lock and not clocks.startswith(("locked", "base")):
+        return f"clocks are {clocks}, but --require-locked asks for locked clocks (lockstep clocks lock, or --lock)"
+    return ""
+
+
 @dataclass(frozen=True)
 class Request:
     """The versions and cases to compare, with all settings.

@@ -16,7 +16,7 @@ from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.observers import Observers, observers_here
 from lockstep.gate.plan import Selection, groups, select
 from lockstep.gate.report.report import Report
-from lockstep.gate.request import Request
+from lockstep.gate.request import Request, unfit_machine
 from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.unchanged import Unchanged, compare_sources
 from lockstep.gate.worker_client import Setup
@@ -180,11 +180,8 @@ def _interrupted(verdict: Verdict) -> Verdict:
 
 
 def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:
-    if request.need_gpu and machine["device"] == "cpu":
-        return "there is no GPU, and --require-gpu asks for one"
-    clocks = machine["clock_state"]
-    if request.need_lock and not clocks.startswith(("locked", "base")):
-        return f"clocks are {clocks}, but --require-locked asks for locked clocks (lockstep clocks lock, or --lock)"
+    if unfit := unfit_machine(machine, request.need_gpu, request.need_lock):
+        return unfit
     if not selection.states:
         return "a CPU measures no cases with a cold L2: leave --l2 cold out"
     if not any(selection.cases.values()):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
+from lockstep.gate.request import unfit_machine
 from lockstep.gate.trees import Version, version
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
@@ -30,12 +31,15 @@ class Asked:
     Attributes:
         base, head: versions; "." is the working tree.
         plan: the settings, without versions.
+        need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
     """
 
     project: Project
     base: str
     head: str
     plan: Plan
+    need_gpu: bool = False
+    need_lock: bool = False
 
 
 def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
@@ -45,7 +49,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         RefError: base or head is not a version in this repository.
     """
     started, project = time.monotonic(), asked.project
-    outcome, interrupted = Outcome(), False
+    outcome, interrupted, unfit = Outcome(), False, ""
     with (
         version(project.root, asked.base, project.contents) as base,
         version(project.root, asked.head, project.contents) as head,
@@ -54,11 +58,13 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
         try:
             for number in run_plan(plan, SILENCE_S, say, outcome):
+                if unfit := unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
+                    break
                 if (verdict := outcome.verdicts.get(number)) is not None:
                     say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
         except KeyboardInterrupt:
             interrupted = True
-    cases = (*_verdicts(plan, outcome), *outcome.extra)
+    cases = () if unfit else (*_verdicts(plan, outcome), *outcome.extra)
     return Report(
         base=base.label,
         head=head.label,
@@ -70,7 +76,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         cases=cases,
         wall_s=time.monotonic() - started,
         notes=tuple(notes(plan, outcome)),
-        trouble=outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
+        trouble=unfit or outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
         interrupted=interrupted,
         controls=outcome.controls,
         script=shlex.join([str(project.file), *plan.arguments]),

@@ -208,6 +208,28 @@ def test_another_repository_may_hold_the_project_in_a_folder_and_installs_lockst
     assert list((tmp_path / "installed").glob("kernel_lockstep-*.dist-info"))
 
 
+def test_the_action_takes_a_script_in_place_of_suites(tmp_path):
+    project = make_project(tmp_path / "project")
+    script = """
+        import torch
+        from triton.testing import do_bench
+        from toy.product import plain
+
+        x = torch.ones(8, 8)
+        print(do_bench(lambda: plain(x, x)))
+    """
+    project.write("bench_plain.py", script)
+    project.git("rm", "-q", "asv.conf.json")
+    project.commit("Time by a script")
+    given = {"base": "HEAD~1", "python": ".venv/bin/python", "install": "false", "script": "bench_plain.py"}
+    given |= {"lock": "", "require-gpu": "false", "pull-request": "7", "min-effect": "90%"}
+    only = {"jobs": {"gate": {"steps": [{"uses": "./.github/actions/gate", "with": given}]}}}
+    job = Runner(project, {"github": {}}).job(only, "gate")
+    gate = job.step("/gate")
+    assert "by bench_plain.py, with toy from each version" in gate.output
+    assert gate.code == 0 or (gate.code == 3 and "too noisy" in gate.output), gate.output
+
+
 def _folder(project):
     (project.root / "kernels").mkdir()
     return "kernels"

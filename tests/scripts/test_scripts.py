@@ -426,6 +426,14 @@ def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch):
     assert [record.state for record in read_records(records)[1]] == ["ok"] * 4
     (result,) = folder.glob(f"results/*/{commit}-lockstep.json")
     assert "bench_norm.latency" in json.loads(result.read_text())["results"]
-    absent = subprocess.run([*command, "gate", "--script", "x.py"], cwd=folder, capture_output=True, text=True)
-    assert absent.returncode == 4
-    assert "there is no script" in absent.stderr + absent.stdout
+    for words, why in {
+        ("x.py",): "there is no script",
+        ("benchmarks/bench_norm.py", "--family", "linear"): "--family is of suites: leave it out with --script",
+        ("benchmarks/bench_norm.py", "--lock", "base"): "--lock is of suites: leave it out with --script",
+    }.items():
+        done = subprocess.run([*command, "gate", "--script", *words], cwd=folder, capture_output=True, text=True)
+        assert (done.returncode, why in done.stderr + done.stdout) == (4, True), done.stderr
+    words = ["gate", "--script", "benchmarks/bench_norm.py", "--base", "HEAD", "--require-gpu"]
+    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 3, done.stdout
+    assert "there is no GPU, and --require-gpu asks for one" in done.stdout
