@@ -127,7 +127,7 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
         ("State", html.Span(status(tracked), className="strong" if tracked.open else "")),
         ("Loss", story.lost),
         ("Time", time_beside(results, alert)),
-        ("Sure", story.sure),
+        ("95 % interval", story.interval),
         ("Measured", story.measured),
         ("Last measured", _last_measured(results, alert)),
         ("Excused", alert.waiver.because if alert.waiver else ""),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lockstep.alerts.alert_ranking import confidence, explain
+from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.cause.found_change import Evidence
 from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import Alert, FoundChange
@@ -32,7 +32,7 @@ class Story:
         title: the headline.
         lost: what is lost, in one line; "" if nothing measurable is.
         measured: how the worst series was measured: noise, clocks, copies; "" if unknown.
-        sure: the interval of the worst series and the confidence; "" without a change.
+        interval: the interval of the worst series; "" without a change.
         since: the commit, or how many commits may be the culprit.
         suspects: the commits that change the kernel's files; all commits if none does, or if git does not say.
         others: the other commits of the range, as far as git knows them, at most a hundred.
@@ -48,7 +48,7 @@ class Story:
     title: str
     lost: str
     measured: str
-    sure: str
+    interval: str
     since: str
     suspects: tuple[CommitNote, ...]
     others: tuple[CommitNote, ...]
@@ -86,7 +86,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         title=headline(alert),
         lost=explain(alert),
         measured=_measured(worst) if worst else "",
-        sure=_sure(worst) if worst else "",
+        interval=interval(worst) if worst else "",
         since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
         if alert.commits
         else "",
@@ -105,11 +105,6 @@ def note_text(note: CommitNote) -> str:
     """Return a commit in one line: hash, day, author, subject, and the kernel's files that it changes."""
     files = f" ({', '.join(note.files)})" if note.files else ""
     return f"{note.commit[:8]} {note.day} {note.author}: {note.subject}{files}"
-
-
-def _sure(worst: FoundChange) -> str:
-    sized = interval(worst)
-    return sized if worst.counted else f"{sized}, {confidence(worst.confidence)} sure"
 
 
 def _measured(worst: FoundChange) -> str:
