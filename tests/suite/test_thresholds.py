@@ -64,7 +64,9 @@ def test_the_projects_own_file_limits_costs_and_its_examples_are_right(tmp_path)
     path = Path(__file__).parents[2] / FILE
     own = read_thresholds(path)
     assert replace(own, rules=()) == Thresholds()
-    assert {one.match.quantity for one in own.rules} == set(COSTS) - {"behind"}
+    assert {one.match.quantity for one in own.rules} == set(COSTS) - {"behind"} | {"launches"}
+    assert own.budget_of("kda", "best", "M=64", "", "launches") == 2
+    assert own.budget_of("kda", "eight", "M=64", "", "launches") == 0
     assert own.of(*SERIES) == own.of(*SERIES, "speedup") == Threshold()
     # The time behind a kernel scatters as little as a latency.
     assert own.of(*SERIES, "behind_speedup") == own.of(*SERIES, "behind") == Threshold()
