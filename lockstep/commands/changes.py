@@ -255,6 +255,8 @@ def _print(
     counted = ", ".join(
         f"{senses[sense]} {word}" for sense, word in words.items() if senses[sense] or sense != "changed"
     )
+    unconfirmed = sum(not change.confirmed for change in changes)
+    counted += f"; {unconfirmed} of them unconfirmed" if unconfirmed else ""
     console.print(f"{len(changes)} {noun} in {series} series: {counted}", highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):

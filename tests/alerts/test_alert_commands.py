@@ -128,7 +128,7 @@ def test_changes_names_a_step_of_the_newest_two_commits_without_an_alarm(run, pr
     newest = {AT: 1.05, AT + 1: 1.05}
     write_history(tmp_path / "two", "h200", commits[: AT + 2], lambda n: Here(slower=newest.get(n, 1.0)))
     status, printed = run("changes", "--results", str(tmp_path / "two"), "--repo", ".")
-    assert (status, printed.splitlines()[-1]) == (0, "3 changes in 6 series: 3 slower, 0 faster")
+    assert (status, printed.splitlines()[-1]) == (0, "3 changes in 6 series: 3 slower, 0 faster; 3 of them unconfirmed")
     assert printed.count("unconfirmed, own commit") == 3
     assert run("alerts", "list", "--results", str(tmp_path / "two"), "--repo", ".", "--no-list")[0] == 0
     write_history(tmp_path / "three", "h200", commits[: AT + 3], lambda n: Here(slower=newest.get(n, 1.0)))
