@@ -122,13 +122,28 @@ def test_a_new_benchmark_version_does_not_hide_an_old_slowdown(planted):
     assert (alerts["slower"].commits, alerts["slower"].gone) == ((commits[AT],), False)
 
 
+def stepped(folder, commits, levels):
+    """What is found where the variant takes this many times as long from each of these commits on."""
+
+    def here(n):
+        return Here(slower=levels[max(start for start in levels if start <= n)])
+
+    write_history(folder / "results", "h200", commits, here)
+    results = Store.open(folder / "results", cache=folder / "cache").current()
+    return analyse_results(results, Thresholds(), Ranges(folder / "repo"), NOW, AnalysisFile(folder))
+
+
+def test_what_is_left_of_a_gain_is_left_at_the_newest_level(tmp_path):
+    commits = commits_of(tmp_path / "repo", LENGTH)
+    found = stepped(tmp_path, commits, {0: 1.0, 12: 0.9, 20: 0.8, 28: 1.0})
+    left = {change.left for change in found.changes if change.commit == commits[12]}
+    assert left
+    assert all(abs(each) < 0.01 for each in left)
+
+
 def test_a_slowdown_that_was_mended_before_the_next_one_is_gone(tmp_path):
     commits = commits_of(tmp_path / "repo", LENGTH)
-    levels = {12: 1.05, 20: 1.0, 28: 1.3}
-    at = lambda n: levels.get(max((start for start in levels if start <= n), default=0), 1.0)  # noqa: E731
-    write_history(tmp_path / "results", "h200", commits, lambda n: Here(slower=at(n)))
-    results = Store.open(tmp_path / "results", cache=tmp_path / "cache").current()
-    found = analyse_results(results, Thresholds(), Ranges(tmp_path / "repo"), NOW, AnalysisFile(tmp_path))
+    found = stepped(tmp_path, commits, {0: 1.0, 12: 1.05, 20: 1.0, 28: 1.3})
     slower = {one.after: one.gone for one in found.alerts if one.topic == "slower"}
     assert slower == {commits[12]: True, commits[28]: False}
 

@@ -43,6 +43,8 @@ def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[F
 
 def _left(levels: Sequence[float], place: int, change: FoundChange) -> float:
     """Return how much of a change is left; of a loss that was mended before a later one, what was left then."""
+    if change.sense != "worse":
+        return change.left
     return min([change.left, *(level - levels[place] for level in levels[place + 2 :])])
 
 

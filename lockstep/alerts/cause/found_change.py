@@ -107,7 +107,8 @@ class FoundChange:
         low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
         cause: the cause of the change.
-        left: by how much the series is still worse than before the change: the least of its later levels.
+        left: by how much the series' newest level is still worse than the level before the change; of a loss, by how
+            much the best of its later levels was.
         before: newest measured commit that certainly lies before the change.
         after: the newest commit that may be the culprit. Both are "" if an older version of Lockstep stored the alert
             without them.
