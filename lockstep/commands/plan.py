@@ -39,8 +39,9 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "plan",
             help="Say what to measure next, and why",
-            description="List the commits of a range in the order in which to measure them: the newest, commits that "
-            "divide the range of a change, repeats where the detector is unsure, then gaps. Needs no GPU. "
+            description="List the commits of a range in the order in which to measure them: the newest, bridges where "
+            "cases move to another GPU, commits that divide the range of a change, repeats where the detector is "
+            "unsure, then gaps. Needs no GPU. "
             "Exit status: 4 wrong usage.",
         )
         parser.add_argument("range", help="commits, as for `lockstep run`; NEW are those without results")
@@ -81,7 +82,8 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
             )
             and case[1] in {one.label for one in suites[case[0]].cases}
         }
-        known = Known(followed, _measured(files), Costs.of(files), _doubts(args, machine) if files else ())
+        doubts, line = (_doubts(args, machine), _commits(conf, "ALL")) if files else ((), ())
+        known = Known(followed, _measured(files), Costs.of(files), doubts, line)
         try:
             made = plan(_commits(conf, args.range), known, None if args.budget == math.inf else args.budget)
         except ValueError as error:
@@ -134,8 +136,17 @@ def _files(folder: Path) -> list[tuple[Provenance, Sequence[Record]]]:
     return files
 
 
-def _measured(files: Sequence[tuple[Provenance, Sequence[Record]]]) -> dict[str, frozenset[CaseName]]:
-    return {provenance.commit: frozenset((one.suite, one.case) for one in records) for provenance, records in files}
+def _measured(
+    files: Sequence[tuple[Provenance, Sequence[Record]]],
+) -> dict[str, dict[CaseName, frozenset[str]]]:
+    """Return the UUIDs of the GPUs that measured each case, by commit."""
+    measured: dict[str, dict[CaseName, frozenset[str]]] = {}
+    for provenance, records in files:
+        cases = measured.setdefault(provenance.commit, {})
+        for one in records:
+            case, uuid = (one.suite, one.case), provenance.host_of(one).get("gpu_uuid", "")
+            cases[case] = cases.get(case, frozenset()) | {uuid}
+    return measured
 
 
 def _doubts(args: argparse.Namespace, machine: str) -> list[Doubt]:

@@ -82,7 +82,7 @@ def _benchmark(name: str, files: Sequence[AsvResults], columns: list[str], entry
             record = file.records.get(_key(combination, entry))
             rank = (
                 record is not None,
-                order(record) if record is not None else ("", ""),
+                order(record) if record is not None else (),
                 not values.missing,
                 row.get("started_at") or 0,
                 _text(values.values),

@@ -16,29 +16,35 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Measured:
-    """The records of one commit, and their provenance. ``gpu`` of each record is set, to "" on a CPU."""
+    """The records of one commit by series and GPU, and their provenance. ``gpu`` of each record is "" on a CPU."""
 
     provenance: Provenance
-    records: Mapping[Key, Record]
+    records: Mapping[tuple[Key, str], Record]
 
     @classmethod
     def of_file(cls, provenance: Provenance, records: Iterable[Record]) -> Measured:
         """Return the content of a provenance file, of one GPU or of several."""
         own = provenance.host.get("gpu_uuid", "") if not provenance.gpus else ""
-        return cls(provenance, {record.key: replace(record, gpu=record.gpu or own) for record in records})
+        known = [replace(record, gpu=record.gpu or own) for record in records]
+        return cls(provenance, {(record.key, record.gpu): record for record in known})
 
     def for_file(self) -> tuple[Provenance, list[Record]]:
         """Return what a provenance file stores: a file of one GPU names it once."""
         several = len(self.provenance.gpus) > 0
-        records = sorted(self.records.values(), key=lambda record: record.key)
+        records = sorted(self.records.values(), key=lambda record: (record.key, record.gpu))
         return self.provenance, [record if several else replace(record, gpu="") for record in records]
 
     def of_gpu(self, uuid: str) -> Measured | None:
         """Return what one GPU measured, as if it had measured alone; ``None`` if it measured nothing."""
-        records = {key: record for key, record in self.records.items() if record.gpu == uuid}
+        records = {key: record for key, record in self.records.items() if key[1] == uuid}
         if not records:
             return None
         return Measured(_shares(self.provenance)[uuid], records)
+
+    @property
+    def counting(self) -> dict[Key, Record]:
+        """Return the record of each series whose number asv's file has; another GPU's record is kept beside it."""
+        return {record.key: record for record in sorted(self.records.values(), key=lambda one: one.rank)}
 
     @property
     def newest(self) -> str:
@@ -54,12 +60,12 @@ class Measured:
 
 
 def joined(parts: Collection[Measured]) -> Measured:
-    """Return the records of all parts. Of two records of one series the one that was measured last counts.
+    """Return the records of all parts. Of two records of one series and GPU the one that was measured last is kept.
 
     Args:
         parts: parts whose ``conditions`` are equal.
     """
-    records: dict[Key, Record] = {}
+    records: dict[tuple[Key, str], Record] = {}
     for part in parts:
         for key, record in part.records.items():
             if key not in records or order(record) > order(records[key]):
@@ -75,9 +81,9 @@ def joined(parts: Collection[Measured]) -> Measured:
     return Measured(_together({uuid: provenance for uuid, (_, provenance) in shares.items() if uuid in left}), records)
 
 
-def order(record: Record) -> tuple[str, str]:
-    """Return a text by which the record measured last is the greatest; the content decides between equal times."""
-    return record.started_at, json.dumps(asdict(record), sort_keys=True)
+def order(record: Record) -> tuple[object, ...]:
+    """Return the record's rank; the content decides between equal ones."""
+    return *record.rank, json.dumps(asdict(record), sort_keys=True)
 
 
 def _shares(provenance: Provenance) -> dict[str, Provenance]:

@@ -137,7 +137,7 @@ def _merge_commit(
     newest = max(measured.values(), key=lambda one: (one.newest, one.conditions), default=None)
     alike = {folder: one for folder, one in measured.items() if newest and one.conditions == newest.conditions}
     files = [
-        AsvResults(content, alike[folder].records if folder in alike else {})
+        AsvResults(content, alike[folder].counting if folder in alike else {})
         for folder, (content, one) in found.items()
         if content is not None and (one is None or folder in alike or folder == target)
     ]

@@ -1,8 +1,8 @@
 """Plan which commits to measure next, on which GPU, in how many GPU seconds, and why.
 
-The order: the newest commit, commits in the open ranges of changes, repeats where the detector is unsure, then gaps. A
-range is divided into equal sections (k-section): its middle comes first, then the middles of its halves, so that the
-commits that fit into the budget divide it evenly.
+The order: the newest commit, bridges where cases move to another GPU, commits in the open ranges of changes, repeats
+where the detector is unsure, then gaps. A range is divided into equal sections (k-section): its middle comes first,
+then the middles of its halves, so that the commits that fit into the budget divide it evenly.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Costs:
         fixed: list[float] = []
         for provenance, records in files:
             spent: dict[CaseName, float] = {}
-            for record in records:
+            for record in {record.key: record for record in records}.values():
                 name = record.suite, record.case
                 spent[name] = spent.get(name, 0.0) + record.wall_s
             for name, seconds in spent.items():
@@ -128,15 +128,17 @@ class Known:
 
     Attributes:
         owners: the shard that owns each case.
-        measured: the cases measured at each commit.
+        measured: the cases measured at each commit, with the UUIDs of the GPUs that measured them.
         costs: what they took.
         doubts: what the detector cannot decide.
+        line: all commits of the branches, newest first.
     """
 
     owners: Mapping[CaseName, Shard]
-    measured: Mapping[str, frozenset[CaseName]]
+    measured: Mapping[str, Mapping[CaseName, frozenset[str]]]
     costs: Costs
     doubts: Sequence[Doubt] = ()
+    line: Sequence[str] = ()
 
 
 def plan(commits: Sequence[str], known: Known, budget_s: float | None = None) -> Plan:
@@ -170,12 +172,14 @@ def plan(commits: Sequence[str], known: Known, budget_s: float | None = None) ->
 def _wanted(commits: Sequence[str], known: Known) -> Iterator[tuple[str, frozenset[CaseName], str, bool]]:
     """Yield commit, cases, reason, and whether the cases are repeated, in the order of the plan."""
     everything = frozenset(known.owners)
-    open_cases = {commit: everything - known.measured.get(commit, frozenset()) for commit in commits}
+    open_cases = {commit: everything - known.measured.get(commit, {}).keys() for commit in commits}
     places = {commit: place for place, commit in enumerate(commits)}
     yielded: set[str] = set()
     if commits and open_cases[commits[0]]:
         yielded.add(commits[0])
         yield commits[0], open_cases[commits[0]], "newest commit", False
+    for commit, moved in _bridges(known).items():
+        yield commit, frozenset(moved), "bridge: another GPU measured it", False
     for doubt in known.doubts:
         inside = [commit for commit in doubt.commits[:-1] if commit in places and open_cases[commit] & doubt.cases]
         if doubt.kind == "open":
@@ -192,6 +196,18 @@ def _wanted(commits: Sequence[str], known: Known) -> Iterator[tuple[str, frozens
         size = "1 commit" if len(stretch) == 1 else f"{len(stretch)} commits"
         for commit in middles(stretch):
             yield commit, open_cases[commit], f"gap of {size}", False
+
+
+def _bridges(known: Known) -> dict[str, set[CaseName]]:
+    """Return the newest commit that another GPU than the owner measured, for each case; none if both measured it."""
+    line = [commit for commit in known.line if commit in known.measured]
+    bridges: dict[str, set[CaseName]] = {}
+    for case, shard in known.owners.items():
+        gpus = {commit: known.measured[commit].get(case, frozenset()) - {""} for commit in line}
+        last = next((commit for commit in line if gpus[commit] - {shard.uuid}), None)
+        if shard.uuid and last and shard.uuid not in gpus[last]:
+            bridges.setdefault(last, set()).add(case)
+    return bridges
 
 
 def _stretches(

@@ -62,6 +62,7 @@ COLUMNS: Mapping[str, Kind] = {
     # The first 16 digits of a commit's hash and of a GPU's UUID, see ``lockstep.history.hex_digits``.
     "same_work_as": "key",
     "gpu": "key",
+    "bridge": "number",
 }
 
 #: The value that stands for "unknown" in a column of each kind.

@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
 from lockstep.history.columns import COLUMNS, blank
-from lockstep.history.hex_digits import copied_words, packed
+from lockstep.history.hex_digits import copied_words, packed, unpacked
 from lockstep.history.model import STATES, Control
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import SeriesIds, digest
@@ -57,9 +57,11 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> AsvFile:
         return _with_problems(asv, path, {str(error).removeprefix(str(path)).lstrip(" :,"): 1})
     joined = _RecordMerger(asv, provenance, ids)
     problems: Counter[str] = Counter()
+    counting = {record.key: record.version for record in records}
     for record in records:
         try:
-            joined.add(record)
+            if record.version == counting[record.key]:
+                joined.add(record)
         except Unreadable as error:
             problems[str(error)] += 1
     return _with_problems(_completed(joined.file(), provenance), path, problems)
@@ -193,9 +195,20 @@ class _RecordMerger:
             for column, kind in COLUMNS.items():
                 self._columns[column].append(blank(kind, 1)[0])
             self._columns["series"][place] = number
+        if number in self._recorded:
+            values = {**values, **self._bridge(place, values)}
         self._recorded.add(number)
         for column, value in values.items():
             self._columns[column][place] = value
+
+    def _bridge(self, place: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the values differ from those of another GPU, which were put in this place before."""
+        other, here = self._columns["gpu"][place], values["gpu"]
+        log = math.log(values["value"] / self._columns["value"][place])
+        if math.isnan(log) or not other or not here or other == here:
+            return {"bridge": math.nan}
+        told = f"{math.expm1(-log):+.1%} on GPU {unpacked(other)[:8]}"
+        return {"bridge": log, "note": f"{values['note']}; {told}" if values["note"] else told}
 
     def _shared(self, record: Record, version: int, speedup: tuple[float, float, float] | None) -> dict[str, Any]:
         """Return the values that a record's latency and speedup points share."""

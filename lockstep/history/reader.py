@@ -86,7 +86,7 @@ class Source:
     def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Replace repeated measurements of a commit by one row with their means. The rows must be sorted."""
         if not self.ranks.any() or not len(columns["run"]):
-            return columns | {"bridge": np.full(len(columns["run"]), np.nan)}
+            return columns
         commits = self.commits[lookup(self.ids, columns["run"])[0]]
         same = np.append(False, (np.diff(commits) == 0) & (np.diff(columns["series"]) == 0))
         return averaged(columns, same)

@@ -29,14 +29,13 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
         same: [rows] whether a row belongs to the same group as the row before it.
 
     Returns:
-        the columns with the means of the valid rows of each group, and "bridge" (see ``Trend``). A row is valid if it
-        has a number, the same benchmark version as the newest row, and the same GPU as the newest measurement. A copy
-        of another commit's number is valid if no row of the group is a measurement. Values that cannot be averaged
-        come from the newest valid row.
+        the columns with the means of the valid rows of each group. A row is valid if it has a number, the same
+        benchmark version as the newest row, and the same GPU as the newest measurement. A copy of another commit's
+        number is valid if no row of the group is a measurement. Values that cannot be averaged come from the newest
+        valid row.
     """
-    bridge = np.full(len(same) - int(same.sum()), np.nan)
     if not same.any():
-        return columns | {"bridge": bridge}
+        return columns
     group = np.cumsum(~same) - 1
     groups = int(group[-1]) + 1
     newest = np.append(np.flatnonzero(~same)[1:], len(same)) - 1
@@ -45,9 +44,7 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
     timed = measured & (columns["same_work_as"] == 0)
     measured &= timed | (np.bincount(group, timed, groups) == 0)[group]
     gpu = columns["gpu"]
-    elsewhere = measured & (gpu != 0) & (gpu != gpu[_last(measured & (gpu != 0), group, groups)][group])
-    measured &= ~elsewhere
-    elsewhere &= gpu == gpu[_last(elsewhere, group, groups)][group]
+    measured &= (gpu == 0) | (gpu == gpu[_last(measured & (gpu != 0), group, groups)][group])
     counts &= measured | (np.bincount(group, measured, groups) == 0)[group]
     last = _last(counts, group, groups)
     repeated = np.bincount(group, measured, groups) > 1
@@ -62,10 +59,7 @@ def averaged(columns: Columns, same: NDArray[np.bool_]) -> Columns:
         if "samples" in columns:
             samples = [sample for row in rows.tolist() for sample in columns["samples"][row]]
             averages["samples"][at] = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        here, there = (_means(columns["value"], rows, group, groups) for rows in (measured, elsewhere))
-        bridge = np.log(here / there)
-    return averages | {"bridge": np.where(np.isfinite(bridge), bridge, np.nan)}
+    return averages
 
 
 def _last(rows: NDArray[np.bool_], group: NDArray[Any], groups: int) -> NDArray[np.int64]:

@@ -334,7 +334,7 @@ _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epoch
 #: Columns of a trend that are stored as they are.
 _UNCHANGED = ("state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu", "bridge")
 
-_OF_TREND = (*_IDENTITY, "ratio", "ratio_low", "ratio_high", "mde", "number", "repeat")
+_OF_TREND = (*_IDENTITY, "ratio", "ratio_low", "ratio_high", "mde", "number", "repeat", "bridge")
 
 #: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
 _MOST_POINTS = 300_000

@@ -93,8 +93,8 @@ def newest_record(results: Path, machine: str = "*") -> tuple[str, str]:
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
     """Return the provenance and the records of a provenance file.
 
-    Unknown fields of a line are ignored, because a newer version of Lockstep may have added them. Missing fields get
-    their defaults.
+    If several GPUs measured a series, the record that counts comes last. Unknown fields of a line are ignored, because
+    a newer version of Lockstep may have added them. Missing fields get their defaults.
 
     Raises:
         RecordError: the file is not UTF-8, not JSON, incomplete or of a newer schema, or the structure or identity of a
@@ -131,7 +131,8 @@ def read_records(path: Path) -> tuple[Provenance, list[Record]]:
         provenance = replace(provenance, gpus=gpus)
         _demand(str, rows[0], "commit", "machine", "recorded_at")
         _demand(dict, rows[0], "host")
-        return provenance, [record_from(row) for row in rows_of(rows[1:])]
+        records = [record_from(row) for row in rows_of(rows[1:])]
+        return provenance, sorted(records, key=lambda record: record.rank) if gpus else records
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise RecordError(
             f"{path}: a field is missing or of the wrong type ({error}); delete the file and measure again"

@@ -219,8 +219,13 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Suite, variant, case and cache state, which identify the record within its file."""
+        """Suite, variant, case and cache state, which identify the series; with ``gpu`` the record within its file."""
         return self.suite, self.variant, self.case, self.l2
+
+    @property
+    def rank(self) -> tuple[bool, str, str]:
+        """The rank among the records of a series at one commit. The greatest counts: the last that is not a copy."""
+        return not self.same_work_as, self.started_at, self.gpu
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Points that copy the numbers of the same work, and series that move from one GPU to another."""
 
 import datetime
+import json
 
 import numpy as np
 import pytest
 from history import DAY_MS, START_MS, VARIANT, Here, commits_of, write_history
 from trees import points_in
+from verb import run_verb
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
@@ -28,17 +30,20 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture
-def analysed(repository, tmp_path):
+def analysed(repository, tmp_path, monkeypatch):
     root, commits = repository
+    monkeypatch.chdir(tmp_path)  # asv changes to the folder of its settings
 
     def analyse(plan, at_bridge=None):
-        """Write and analyse a history of one machine. Its old GPU measured the commit ``AT`` too, by ``at_bridge``."""
-        write_history(tmp_path / "results", "gpu", commits, plan)
-        rules = tmp_path / "thresholds.toml"
-        rules.write_text('[[same]]\nmachine = "gpu"\nwas = ["gpu-before"]\n' if at_bridge else "")
+        """Merge and analyse a history of one machine. A shard measured the commit ``AT`` too, by ``at_bridge``."""
+        write_history(tmp_path / "shards" / "new", "gpu", commits, plan)
         if at_bridge:
-            write_history(tmp_path / "results", "gpu-before", commits, at_bridge, first=AT, every=LENGTH)
-        results = Store.open(tmp_path / "results", cache=tmp_path / "cache", thresholds=rules).current()
+            write_history(tmp_path / "shards" / "old", "gpu", commits, at_bridge, first=AT, every=LENGTH)
+        settings = tmp_path / "asv.conf.json"
+        settings.write_text(json.dumps({"version": 1, "repo": str(root), "results_dir": str(tmp_path / "results")}))
+        for shard in (tmp_path / "shards").iterdir():
+            assert run_verb("--config", settings, "merge", shard) == 0
+        results = Store.open(tmp_path / "results", cache=tmp_path / "cache").current()
         assert results.problems == ()
         ranges, kept = Ranges(root, ("kernels",)), AnalysisFile(tmp_path / "found")
         return results, analyse_results(results, Thresholds(), ranges, NOW, kept)
@@ -155,6 +160,7 @@ def test_a_commit_measured_on_both_gpus_tells_what_the_move_explains(analysed, s
         assert np.flatnonzero(np.isfinite(trend.bridge)).tolist() == [AT]
         assert trend.bridge[AT] == pytest.approx(-np.log(1.03), abs=0.005)
         assert len(trend) == LENGTH
+        assert "on GPU aaaaaaaa" in points_in(results, trend.series)[AT].note
     changes = variants_changes(found)
     assert {change.cause.kind for change in changes} == kinds
     if slower == 1.0:

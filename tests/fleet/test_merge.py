@@ -31,27 +31,29 @@ def record(case, variant="plain", at="2026-01-01T00:00:00+00:00", value=1e-5):
     return Record("product", variant, case, "cold", "ok", "1", latency=estimate, started_at=at, baseline="plain")
 
 
-def provenance(uuid, torch="2.11.0"):
+def provenance(uuid, torch="2.11.0", commit=COMMIT):
     host = {"gpu": "NVIDIA H200", "gpu_uuid": uuid, "vbios": f"of {uuid}", "torch": torch}
     spent = {"time": 10.0}
     return Provenance(
-        COMMIT, "lockstep", "here", "2026-01-01T00:00:00+00:00", "cd" * 20, "unlocked", host, {}, 6, spent_s=spent
+        commit, "lockstep", "here", "2026-01-01T00:00:00+00:00", "cd" * 20, "unlocked", host, {}, 6, spent_s=spent
     )
 
 
-def write_folder(folder, uuid, records, torch="2.11.0", started_at=1, finished=True):
-    """Write results of one GPU as a run writes them."""
+def write_folder(folder, uuid, records, torch="2.11.0", started_at=1, finished=True, commit=COMMIT):
+    """Write results of one GPU as a run writes them, and return the path of asv's file."""
+    stem = folder / "here" / f"{commit[:8]}-lockstep"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "benchmarks.json").write_text(json.dumps({**TABLE, "version": 2}))
-    write_records(folder / "here" / f"{COMMIT[:8]}-lockstep.provenance.jsonl", provenance(uuid, torch), records)
+    write_records(stem.with_suffix(".provenance.jsonl"), provenance(uuid, torch, commit), records)
     (folder / "here" / "machine.json").write_text(json.dumps({"machine": "here", "version": 1}))
+    path = stem.with_suffix(".json")
     if not finished:
-        return
+        return path
     params = [[repr(one) for one in axis] for axis in (VARIANTS, CASES, ["cold"])]
-    values = {one.key: one.latency.value for one in records}
+    values = {one.key: one.latency.value if one.latency else None for one in records}
     result = [values.get(("product", *key), math.nan) for key in itertools.product(VARIANTS, CASES, ["cold"])]
     content = {
-        "commit_hash": COMMIT,
+        "commit_hash": commit,
         "env_name": "lockstep",
         "date": 1,
         "params": {"machine": "here"},
@@ -63,15 +65,18 @@ def write_folder(folder, uuid, records, torch="2.11.0", started_at=1, finished=T
         "durations": {},
         "version": 2,
     }
-    (folder / "here" / f"{COMMIT[:8]}-lockstep.json").write_text(json.dumps(content))
+    path.write_text(json.dumps(content))
+    return path
 
 
 def content(folder):
-    """What a merge left: the numbers of asv's file by series, the records by series, and the provenance."""
+    """What a merge left: the numbers of asv's file by series, the records that count by series, and the provenance."""
     asv = json.loads((folder / "here" / f"{COMMIT[:8]}-lockstep.json").read_text())
     row = dict(zip(asv["result_columns"], asv["results"]["product.latency"], strict=False))
     keys = itertools.product(*([value.strip("'") for value in axis] for axis in row["params"]))
-    numbers = {key: value for key, value in zip(keys, row["result"], strict=True) if not math.isnan(value)}
+    numbers = {
+        key: value for key, value in zip(keys, row["result"], strict=True) if value is None or not math.isnan(value)
+    }
     shared, records = read_records(folder / "here" / f"{COMMIT[:8]}-lockstep.provenance.jsonl")
     return numbers, {one.key: one for one in records}, shared
 
@@ -134,6 +139,29 @@ def test_of_two_measurements_the_last_counts(folders, tmp_path):
     assert numbers["plain", "M=1", "cold"] == 9e-5
     assert records["product", "plain", "M=1", "cold"] == replace(later, gpu="GPU-d")
     assert set(shared.gpus) == {"GPU-a", "GPU-b", "GPU-c", "GPU-d"}
+
+
+def test_a_merge_keeps_what_each_gpu_measured(folders, tmp_path):
+    """The records of a bridge are those of both GPUs, in any order of merging; the last one counts."""
+    bridge = [record("M=1", name, value=9e-5, at="2026-02-01T00:00:00+00:00") for name in VARIANTS]
+    failed = Record("product", "plain", "M=4", "cold", "failed", "1", reason="hung", started_at="2026-02-01")
+    write_folder(tmp_path / "later", "GPU-d", [*bridge, failed])
+    texts = set()
+    for number, order in enumerate(itertools.permutations((tmp_path / "later", *folders))):
+        target = tmp_path / f"target-{number}"
+        merge(order[:2], target)
+        merge(order[2:], target)
+        texts.add(str([(path.name, data) for path, data in snapshot(target).items()]))
+    assert len(texts) == 1
+    _, records = read_records(target / "here" / f"{COMMIT[:8]}-lockstep.provenance.jsonl")
+    of = {
+        case: [(one.gpu, one.state) for one in records if (one.variant, one.case) == ("plain", case)] for case in CASES
+    }
+    assert of["M=1"] == [("GPU-a", "ok"), ("GPU-d", "ok")]
+    assert of["M=4"] == [("GPU-a", "ok"), ("GPU-d", "failed")]
+    assert of["M=2"] == [("GPU-b", "ok")]
+    begin_shard(target, tmp_path / "again", "here", "GPU-a")
+    assert merge([tmp_path / "again"], target).commits == 0
 
 
 def test_a_commit_that_a_shard_has_not_finished_stays_in_its_folder(folders, tmp_path):

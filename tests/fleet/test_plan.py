@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from project import make_project
-from test_merge import provenance, record
+from project import json_rows, make_project
+from test_merge import VARIANTS, provenance, record, write_folder
 
 from lockstep.asv.fresh_runs import middles
 from lockstep.fleet.next_commits import Costs, Doubt, Known, plan
@@ -15,7 +15,7 @@ from lockstep.fleet.shard import Shard
 
 ONE, TWO = Shard.parse("1/2").others
 CASES = {("product", "M=1"): ONE, ("product", "M=2"): TWO, ("product", "M=3"): TWO}
-ALL = frozenset(CASES)
+ALL = dict.fromkeys(CASES, frozenset({"GPU-a"}))
 COMMITS = [f"{number:040x}" for number in range(9, 0, -1)]  # newest first
 NEWEST, OLDEST = COMMITS[0], COMMITS[-1]
 COSTS = Costs({("product", "M=1"): 4.0, ("product", "M=2"): 6.0}, 10.0)
@@ -35,7 +35,7 @@ def test_without_results_the_newest_comes_first_and_the_gap_is_halved():
 
 def test_what_is_measured_is_not_planned():
     assert planned(Known(CASES, dict.fromkeys(COMMITS, ALL), COSTS)) == []
-    half = frozenset({("product", "M=1")})
+    half = {("product", "M=1"): frozenset({"GPU-a"})}
     [step] = plan(COMMITS, Known(CASES, dict.fromkeys(COMMITS[1:], ALL) | {NEWEST: half}, COSTS)).steps
     assert [(task.shard, task.cases, task.seconds) for task in step.tasks] == [
         (TWO, (("product", "M=2"), ("product", "M=3")), 10 + 6 + 5)  # M=3 as long as the median case
@@ -58,6 +58,20 @@ def test_open_ranges_come_before_repeats_and_gaps():
         (True, [(("product", "M=1"),)])
     ]
     assert {step.why for step in steps[4:]} == {"gap of 4 commits"}
+
+
+def test_a_case_that_moves_to_another_gpu_gets_a_bridge():
+    """The last commit that the old GPU measured is measured again on the new one, wherever the range begins."""
+    a, b = Shard.parse("1/GPU-a,GPU-b").others
+    known = Known(dict(zip(CASES, (a, b, b), strict=True)), {COMMITS[3]: ALL, COMMITS[5]: ALL}, COSTS, line=COMMITS)
+    new, bridge = plan(COMMITS[:1], known).steps
+    assert new.commit == NEWEST
+    assert (bridge.commit, bridge.why, bridge.again) == (COMMITS[3], "bridge: another GPU measured it", False)
+    assert [(task.shard, task.cases) for task in bridge.tasks] == [(b, (("product", "M=2"), ("product", "M=3")))]
+    both = ALL | dict.fromkeys((("product", "M=2"), ("product", "M=3")), frozenset({"GPU-a", "GPU-b"}))
+    for later in ({COMMITS[3]: both}, {COMMITS[3]: both, COMMITS[1]: both}):
+        assert plan(COMMITS[:1], replace(known, measured=known.measured | later)).steps == (new,)
+    assert plan(COMMITS[:1], replace(known, owners=CASES)).steps[1:] == (), "the UUIDs are not known"
 
 
 def test_a_budget_bounds_the_gpu_seconds_of_all_shards():
@@ -103,3 +117,23 @@ def test_the_verb_plans_a_history(tmp_path):
 def test_the_verb_does_not_import_torch():
     words = "import sys, lockstep.commands.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
+
+
+def test_the_verb_plans_a_bridge_until_a_merge_holds_it(tmp_path):
+    project = make_project(tmp_path / "project")
+    head = project.git("rev-parse", "HEAD")
+    cases = [f"M={size},K=1024,N=512" for size in (2, 3, 4096)]
+
+    def measure(folder, uuid):
+        path = write_folder(folder, uuid, [record(case, name) for case in cases for name in VARIANTS], commit=head)
+        assert path.is_file()
+
+    def bridges():
+        [made] = json_rows(project.lockstep("plan", "HEAD^!", "--shards", "GPU-b", "--json").stdout)
+        return [(step["commit"], step["why"], len(step["shards"][0]["cases"])) for step in made["steps"]]
+
+    measure(project.root / "results", "GPU-a")
+    assert bridges() == [(head, "bridge: another GPU measured it", len(cases))]
+    measure(tmp_path / "shard", "GPU-b")
+    assert project.lockstep("merge", str(tmp_path / "shard")).returncode == 0
+    assert bridges() == []
