@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import socket
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from asv.util import UserError
 from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, repository, results_folder
+from lockstep.record.mirror import Mirror
 
 if TYPE_CHECKING:
     from lockstep.alerts.pages_service import AlertService
@@ -94,7 +96,11 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     app = create_app(store, service, access, findings, args.prefix)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"Lockstep serves {results_folder(args)} at http://{shown}:{port}{args.prefix}/ (Ctrl+C ends it)", flush=True)
+    mirror = Mirror.at(results_folder(args))
+    if mirror:
+        threading.Thread(target=mirror.follow, args=(threading.Event(),), daemon=True).start()
+    served = mirror.address if mirror else results_folder(args)
+    print(f"Lockstep serves {served} at http://{shown}:{port}{args.prefix}/ (Ctrl+C ends it)", flush=True)
     if access.proxies and not access.writable:
         print(f"Nobody can change alerts, because --proxy states addresses alone; {NAME_PEOPLE}", flush=True)
     if args.access_log:

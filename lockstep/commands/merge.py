@@ -12,6 +12,7 @@ from asv.console import log
 from lockstep.commands.cli import UsageError
 from lockstep.fleet.merge import Merged, merge, shard_folders
 from lockstep.processes.exit_status import BAD_NEWS, OK
+from lockstep.record.mirror import Mirror, local
 
 
 class Merge(Command):  # type: ignore[misc]  # asv has no types
@@ -23,13 +24,20 @@ class Merge(Command):  # type: ignore[misc]  # asv has no types
         parser: argparse.ArgumentParser = subparsers.add_parser(
             "merge",
             help="Join the results of shards",
-            description="Join folders of results, of the shards of a fleet or of other runs, into results_dir of "
-            "asv.conf.json. Merging again changes nothing; of two measurements of a series the last one counts. The "
+            description="Join folders of results, of the shards of a fleet or of other runs, into the results. "
+            "Merging again changes nothing; of two measurements of a series the last one counts. The "
             "folders are only read. Exit status: 1 if a file could not be merged, 3 if a file cannot be written "
             "(merge again), 4 wrong usage.",
         )
         parser.add_argument(
-            "folders", nargs="+", type=Path, metavar="FOLDER", help="folder of results, or a folder of such folders"
+            "folders",
+            nargs="+",
+            type=local,
+            metavar="FOLDER",
+            help="folder of results, or a folder of such folders; or its address, such as s3://bucket/shards",
+        )
+        parser.add_argument(
+            "--into", metavar="FOLDER", help="folder or address of the results (default: results_dir of asv.conf.json)"
         )
         parser.set_defaults(func=cls.run_from_args)
         return parser
@@ -41,7 +49,14 @@ class Merge(Command):  # type: ignore[misc]  # asv has no types
             folders = shard_folders(args.folders)
         except FileNotFoundError as error:
             raise UsageError(str(error)) from error
-        return report(merge(folders, Path(conf.results_dir)))
+        into = args.into or conf.results_dir
+        if "://" not in into:
+            return report(merge(folders, Path(into)))
+        mirror = Mirror.of(into)
+        mirror.pull()
+        merged = merge(folders, mirror.folder)
+        mirror.push()
+        return report(merged)
 
 
 def report(merged: Merged) -> int:

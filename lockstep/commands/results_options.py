@@ -11,6 +11,7 @@ from asv.config import Config
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.history.asv_project import open_project, repository_of
+from lockstep.record.mirror import local
 from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
 def add_folder_options(parser: argparse.ArgumentParser) -> None:
     """Add the options ``--results`` and ``--repo``."""
     parser.add_argument(
-        "--results", type=Path, help="results folder (default: results_dir of asv.conf.json, or ./results)"
+        "--results",
+        type=local,
+        help="results folder, or its address, such as s3://bucket/results (default: results_dir of asv.conf.json, or "
+        "./results)",
     )
     parser.add_argument(
         "--repo",

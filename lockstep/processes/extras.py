@@ -12,6 +12,7 @@ EXTRAS = {
         *("plotly", "prometheus_client", "pydantic", "waitress"),
     },
     "postgresql": {"psycopg"},
+    "remote": {"fsspec"},
 }
 
 
