@@ -50,6 +50,7 @@ class Timed:
     stopped: bool = False
     _records: dict[Key, list[tuple[str, Record]]] = field(default_factory=lambda: defaultdict(list))
     _repeated: dict[tuple[Key, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    _works: dict[tuple[Key, str], str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path, host: Mapping[str, str], limit: int) -> Timed:
@@ -68,6 +69,7 @@ class Timed:
     def add(self, commit: str, records: Iterable[Record]) -> None:
         """Add the records of a commit."""
         for record in records:
+            self._works[record.key, commit] = record.work
             if record.same_work_as:
                 self._repeated[record.key, record.same_work_as].add(commit)
             elif record.state != "failed" and (record.sources or record.work):
@@ -87,6 +89,10 @@ class Timed:
             again = len(self._repeated[key, commit]) < self.limit
             if record.version == version and again and not lacks(record, costs):
                 yield commit, record
+
+    def work_at(self, key: Key, commit: str) -> str:
+        """Return the digest of a series' work at a commit, timed there or repeated; "" if it is unknown."""
+        return self._works.get((key, commit), "")
 
     def unconfirmed(self, key: Key, record: Record, distance: Callable[[str], int]) -> bool:
         """Return whether a record's work must be timed again, so that the detector can see how it differs.
@@ -152,12 +158,11 @@ def repeatable(
     for key in keys:
         suite, variant, case, l2 = key
         known = sorted(timed.alike(key, version, costs), key=lambda pair: distance(pair[0]))
-        rivals = dict(timed.alike((suite, baseline, case, l2), version, ()))
         for commit, record in known:
             by_files = work.sources != "" and record.sources == work.sources
             by_graph = set(costs) <= _OF_GPU and all(
-                work.works.get(name, "") != "" and one is not None and one.work == work.works[name]
-                for name, one in ((variant, record), (baseline, rivals.get(commit)))
+                work.works.get(name, "") != "" and timed.work_at((suite, name, case, l2), commit) == work.works[name]
+                for name in (variant, baseline)
             )
             if (by_files or by_graph) and not timed.unconfirmed(key, record, distance):
                 found[key] = repeated(record, commit, work)

@@ -68,6 +68,12 @@ def test_variant_and_baseline_must_be_those_of_one_commit():
     assert found(known, Work("other", {"a": "work of a", "base": "work of base"})) == {}
 
 
+def test_a_ratio_is_repeated_where_its_baseline_is_a_repeat():
+    # A case of which one variant changed is timed with its baseline, whose record stays a repeat.
+    known = timed([("far", record("base")), ("near", record()), ("near", record("base", same_work_as="far"))])
+    assert found(known, Work("other", {"a": "work of a", "base": "work of base"})) == {KEY: "near"}
+
+
 def test_failures_and_repeats_are_not_repeated_and_the_limit_holds():
     failed = replace(record(), state="failed", latency=None, speedup=None, reason="wrong")
     assert found(timed([("near", failed)])) == {}
