@@ -81,9 +81,9 @@ def joined(parts: Collection[Measured]) -> Measured:
     return Measured(_together({uuid: provenance for uuid, (_, provenance) in shares.items() if uuid in left}), records)
 
 
-def order(record: Record) -> tuple[object, ...]:
-    """Return the record's rank; the content decides between equal ones."""
-    return *record.rank, json.dumps(asdict(record), sort_keys=True)
+def order(record: Record) -> tuple[str, str]:
+    """Return a text by which the record measured last is the greatest; the content decides between equal times."""
+    return record.started_at, json.dumps(asdict(record), sort_keys=True)
 
 
 def _shares(provenance: Provenance) -> dict[str, Provenance]:
