@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,7 +84,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         tracked, events = service.alerts.alert(number), service.alerts.log(number)
         can = possible(tracked.state) | (ENDINGS.keys() if "resolve" in possible(tracked.state) else set())
         return (
-            body(tracked, results, scheme),
+            body(tracked, results, scheme, same_step=service.alerts.same_step(tracked)),
             history(events),
             *(name not in can for name in ACTIONS),
         )
@@ -116,11 +116,14 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
             return said, no_update, "Write it here." if missing else ""
 
 
-def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True) -> list[Any]:
+def body(
+    tracked: Tracked, results: Results, scheme: Scheme, source: bool = True, same_step: Sequence[Tracked] = ()
+) -> list[Any]:
     """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
         source: whether a server can answer with the source before and after.
+        same_step: the other alerts that show the same step.
     """
     alert, story = tracked.alert, tell(tracked.alert, tracked.id)
     facts: list[tuple[str, Any]] = [
@@ -131,6 +134,7 @@ def body(tracked: Tracked, results: Results, scheme: Scheme, source: bool = True
         ("Measured", story.measured),
         ("Last measured", _last_measured(results, alert)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
+        ("Same step", [part for other in same_step for part in _beside(other, alert)][1:]),
     ]
     listed = [part for name, content in facts if content for part in (html.Dt(name), html.Dd(content))]
     parts: list[Any] = [html.H1(story.title, className="headline"), html.Dl(listed, className="card facts")]
@@ -175,6 +179,14 @@ def history(events: list[Event]) -> list[Any]:
         for event in reversed(events)
     ]
     return [html.H2("History"), table(("When (UTC)", "Who", "What", "Why"), rows, "History")]
+
+
+def _beside(other: Tracked, alert: Alert) -> list[Any]:
+    """Return a link to an alert that shows the same step, below a comma."""
+    where = other.alert.machine if other.alert.family == alert.family else location(other.alert)
+    size = f" {amount(other.alert.members[0])}" if other.alert.members else ""
+    shown = dcc.Link(f"{where}{size}", href=link(f"/alert/{other.id}"), className="link")
+    return [", ", shown] if other.open else [", ", shown, f" {status(other)}"]
 
 
 def _last_measured(results: Results, alert: Alert) -> str:

@@ -17,7 +17,7 @@ from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.states_and_actions import State as Life
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.text import amount, headline, location, status
+from lockstep.alerts.text import also, amount, headline, location, status
 from lockstep.history.store import Store
 
 #: Rows per page.
@@ -183,7 +183,10 @@ def _row(tracked: Tracked, now: int) -> list[Any]:
     shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
     return [
         html.Td(str(tracked.id), className="number dim"),
-        html.Td([shown, html.Div(explain(alert), className="dim hint")], className="what"),
+        html.Td(
+            [shown, *(html.Div(text, className="dim hint") for text in (explain(alert), also(alert)) if text)],
+            className="what",
+        ),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
         html.Td(age(alert.since or tracked.opened_at, now), className="number"),

@@ -1,18 +1,15 @@
 """Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
 
 Times, failures and wrong results come first, then other numbers, then what no longer reports. Within these, an alert
-with a ``doubt`` comes after the others, so that each step stands once near the top.
+with a ``doubt`` comes after the others.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from lockstep.alerts.cause.commit_ranges import BY_DATE
 from lockstep.alerts.model import Alert, FoundChange
 
 #: Milliseconds after which a loss counts half as much.
@@ -23,9 +20,6 @@ _NOT_THE_CODE = 1 / 4
 
 #: What a loss counts if the series moves between levels without a known commit.
 _SECOND = 1 / 16
-
-#: Least number of families that move between levels at one commit if the machine does.
-_SEVERAL = 3
 
 #: Units of time of other projects' benchmarks, alone or as in ``ms/frame``.
 _TIME = re.compile(r"(s|ms|us|µs|ns|seconds|milliseconds|microseconds|nanoseconds)(/.*)?")
@@ -74,10 +68,11 @@ def loss_of_change(change: FoundChange) -> Loss | None:
     relative = least / change.scale
     share = -math.expm1(-relative) if change.measure == "ratio" else min(relative, 1.0)
     sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
-    return Loss(change, share, sure * (_SECOND if _moves_between_levels(change) else 1.0))
+    return Loss(change, share, sure * (_SECOND if moves_between_levels(change) else 1.0))
 
 
-def _moves_between_levels(change: FoundChange) -> bool:
+def moves_between_levels(change: FoundChange) -> bool:
+    """Return whether a series moves between levels, and no commit is known to be the reason."""
     return change.flips and change.cause.kind != "own commit"
 
 
@@ -114,7 +109,7 @@ def explain(alert: Alert) -> str:
     if change is not alert.members[0]:
         words += f" in {change.series.label}"
     doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
-    doubt += "; the series moves between these levels" if _moves_between_levels(change) else ""
+    doubt += "; the series moves between these levels" if moves_between_levels(change) else ""
     doubt += f"; {alert.doubt}" if alert.doubt else ""
     sure = "" if change.series.exact else f", {confidence(change.confidence)} sure"
     return f"{words}{sure}{doubt}"
@@ -141,60 +136,3 @@ def confidence(share: float) -> str:
 def is_time(change: FoundChange) -> bool:
     """Return whether the number of a change is a time, or a ratio of times."""
     return change.series.timed or bool(_TIME.fullmatch(change.series.quantity))
-
-
-def with_doubts(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Return the alerts with their ``doubt``, and with the machines whose alerts show the same step.
-
-    An alert has a doubt if a higher alert of another machine shows the same step, or if most families of its machine
-    move between levels at the same commit.
-
-    Args:
-        position: the position of each commit in the history.
-    """
-    restless = _restless(alerts)
-    doubted = list(alerts)
-    leading: dict[tuple[str, str], list[int]] = defaultdict(list)
-    # A dense history has tens of thousands of alerts, of which few are open.
-    open_ones = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
-    for place in sorted(open_ones, key=lambda at: -rank_of(alerts[at])):
-        alert = alerts[place]
-        higher = leading[alert.family, alert.topic]
-        same = next((at for at in higher if _same_step(alert, alerts[at], position)), None)
-        first = alert if same is None else doubted[same]
-        if same is not None and first.machine != alert.machine:
-            doubted[place] = replace(alert, doubt=f"the same step as on {first.machine}")
-            doubted[same] = replace(first, also_on=tuple(sorted({*first.also_on, alert.machine})))
-        elif (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
-            doubted[place] = replace(
-                alert, doubt="most families of the machine return to earlier levels at that commit"
-            )
-        else:
-            higher.append(place)
-    return doubted
-
-
-def _restless(alerts: Iterable[Alert]) -> set[tuple[str, str]]:
-    """Return the machines and commits at which most families move between levels."""
-    families: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
-    for alert in alerts:
-        if alert.topic == "slower":
-            families[alert.machine, alert.after][alert.family] = _moves_between_levels(alert.members[0])
-    return {at for at, moves in families.items() if sum(moves.values()) >= max(_SEVERAL, len(moves) / 2)}
-
-
-def _same_step(alert: Alert, other: Alert, position: Mapping[str, int]) -> bool:
-    """Return whether two ranges overlap; if only dates order them, also if one series changed within three days."""
-    (first, last), (begin, end) = _ends(alert, position), _ends(other, position)
-    if first <= end and begin <= last:
-        return True
-    names = [
-        (one.members[0].series.suite, one.members[0].series.variant, one.members[0].series.case)
-        for one in (alert, other)
-    ]
-    return alert.unknown in BY_DATE and names[0] == names[1] and abs(alert.since - other.since) <= _HALF_LIFE_MS / 10
-
-
-def _ends(alert: Alert, position: Mapping[str, int]) -> tuple[int, int]:
-    last = position.get(alert.after, -1)
-    return min(position.get(alert.before, last - 1) + 1, last), last

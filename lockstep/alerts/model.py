@@ -34,7 +34,9 @@ class Alert:
         cause: the cause of the largest part of the change.
         members: the series, worst first.
         since: date of ``commits[-1]``, ms since 1970.
-        also_on: other machines that show the same, in alerts of their own if numbers changed.
+        also_on: where else the same shows: other machines, or other families, as ``family on machine`` if both differ.
+            If numbers changed, the others have alerts of their own.
+        story: key that the alerts of a step share, see ``lockstep.alerts.analysis.same_step``; "" if there is only one.
         owner: the owner that ``thresholds.toml`` names; "" if nobody owns the series.
         gone: whether the series are back at their old level.
         old: whether the change is too old to be reported.
@@ -43,7 +45,7 @@ class Alert:
         notes: who made the commits of the range, when and why, those that change the kernel's files first. It lacks
             commits that git does not know, and those beyond a hundred.
         failing: whether a series fails, in a freshness alert.
-        doubt: why another alert already shows this step, or why the machine causes it; "" if neither is likely.
+        doubt: why the machine probably causes the step; "" if this is not likely.
     """
 
     topic: Topic
@@ -64,6 +66,7 @@ class Alert:
     notes: tuple[CommitNote, ...] = ()
     failing: bool = False
     doubt: str = ""
+    story: str = ""
 
     @property
     def after(self) -> str:

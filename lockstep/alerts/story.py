@@ -13,7 +13,7 @@ from lockstep.alerts.cause.found_change import Evidence
 from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.text import amount, culprits, headline, interval, search_command
+from lockstep.alerts.text import also, amount, culprits, headline, interval, search_command
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         lost=explain(alert),
         measured=_measured(worst) if worst else "",
         interval=interval(worst) if worst else "",
-        since=culprits(alert) + (f"; also on {', '.join(alert.also_on)}" if alert.also_on else "")
-        if alert.commits
-        else "",
+        since="; ".join(filter(None, (culprits(alert), also(alert)))) if alert.commits else "",
         suspects=suspects,
         others=tuple(note for note in alert.notes if note not in suspects),
         more=len(alert.commits) - len(suspects) if suspects else 0,

@@ -102,6 +102,14 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) else f"{number:.2e}"
 
 
+def also(alert: Alert, most: int = 4) -> str:
+    """Return where else the same shows, ``also: h100, kda on h100``; "" if nowhere. At most ``most`` are named."""
+    if not alert.also_on:
+        return ""
+    more = f" and {len(alert.also_on) - most} more" if len(alert.also_on) > most else ""
+    return f"also: {', '.join(alert.also_on[:most])}{more}"
+
+
 def location(alert: Alert) -> str:
     """Return the family and the machine of an alert for a sentence: ``linear on h200``."""
     return f"{alert.family} on {alert.machine}" if alert.family else alert.machine

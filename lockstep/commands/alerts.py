@@ -117,7 +117,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         of_alerts = [(alert.alert.machine, alert.alert.family, alert.alert.family) for alert in store.alerts(None)]
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     choice = Choice(None if args.all else OPEN, args.family or "", args.machine or "")
-    alerts = store.page(choice, limit=_MOST_LISTED).alerts
+    alerts = store.page(choice, limit=_MOST_LISTED, apart=args.json).alerts
     if args.json:
         # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
@@ -143,7 +143,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 def _print(alerts: Sequence[Tracked]) -> None:
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.alert_ranking import explain
-    from lockstep.alerts.text import headline, status
+    from lockstep.alerts.text import also, headline, status
 
     console = wide_console()
     if not alerts:
@@ -157,7 +157,7 @@ def _print(alerts: Sequence[Tracked]) -> None:
         cells = (
             str(alert.id),
             status(alert),
-            headline(alert.alert) + (f"\n{why}" if (why := explain(alert.alert)) else ""),
+            "\n".join(filter(None, (headline(alert.alert), explain(alert.alert), also(alert.alert)))),
             cause,
             alert.alert.owner,
         )

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from lockstep.alerts.bisection.confirmation import PATIENCE_MS, can_be_confirmed
 from lockstep.alerts.database.alert_row import Tracked, tracked
+from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.schema import ALERT, EVENT, OUTBOX
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.store import AlertStore
@@ -34,6 +35,9 @@ _LONGEST_WAIT_MS = 4 * 3_600_000
 _NEWS_MS = 7 * 86_400_000
 
 _DAY_MS = 86_400_000
+
+#: More than the alerts of every database.
+_ALL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Outbox:
     def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int, confirm: bool = False) -> int:
         """Write a message to each receiver about each opened or reopened alert. Return the number of messages.
 
+        Of the alerts that show the same step, only the gravest has messages, or the one that had the first.
+
         ``confirm``: alerts in ``waiting`` get no message yet, and messages say what the second measurement showed.
         """
         later = self.waiting(now) if confirm else {}
@@ -76,9 +82,14 @@ class Outbox:
         with self._database.write() as connection:
             # If an alert was opened and reopened before a message was sent, one message reports the last event.
             rows = {row.id: row for row in connection.execute(query) if row.id not in later}
+            told = select(ALERT.c.story, ALERT.c.id).join(OUTBOX, OUTBOX.c.alert_id == ALERT.c.id)
+            known = connection.execute(told.order_by(OUTBOX.c.id.desc())).all()
+            gravest = sorted(rows.values(), key=lambda row: (row.rank, -row.id))
+            teller = {row.story or row.id: row.id for row in [*gravest, *known]}
             return sum(
                 _put(connection, receiver, f"event-{row.event}", row.id, message, now)
                 for row in rows.values()
+                if teller[row.story or row.id] == row.id
                 for message in [alert_message(tracked(row), site, answers.get(row.id, ""))]
                 for receiver in receivers
                 if not receiver.digest
@@ -112,6 +123,7 @@ class Outbox:
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
         later = self.waiting(now) if confirm else {}
         everything = [alert for alert in self._store.alerts() if alert.id not in later]
+        opened = [alert for alert in self._store.page(Choice(OPEN), limit=_ALL).alerts if alert.id not in later]
         muted = sum(alert.state == "muted" for alert in everything)
         written = 0
         with self._database.write() as connection:
@@ -124,7 +136,6 @@ class Outbox:
                 # The first digest covers two days, because a daily job may be late or had nothing to report before.
                 last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
                 closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
-                opened = [alert for alert in everything if alert.open]
                 message = digest_message(opened, closed, muted, site)
                 if message is not None:
                     written += _put(connection, receiver, f"digest-{day}", None, message, now)

@@ -3,11 +3,10 @@
 import math
 from dataclasses import replace
 
-from alerting import COMMITS, alerts, series, step, told
+from alerting import COMMITS, alerts, series, step
 from test_stopped_series import STEADY, found_in, report
 
 from lockstep.alerts.alert_ranking import explain, rank_of
-from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.stopped_series import silence
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.text import change, headline
@@ -52,25 +51,6 @@ def test_times_and_failures_come_before_other_numbers_and_those_before_silence()
     assert found == ["fails", "time", "spills", "gone", "quiet"]
     assert explain(fails) == "a result is lost"
     assert explain(gone) == explain(quiet) == ""
-
-
-def test_a_step_of_several_machines_is_told_once():
-    steps = [step(10, by=0.2), step(10, by=0.1, name=series(machine="b200"))]
-    steps.append(step(15, by=0.05, name=series(machine="b200")))
-    [first, second, third] = sorted(group(told(*steps), COMMITS), key=rank_of, reverse=True)
-    assert (first.machine, first.doubt, first.also_on) == ("h200", "", ("b200",))
-    assert (second.after, second.doubt) == (COMMITS[15], "")
-    assert third.doubt == "the same step as on h200"
-    assert explain(third).endswith("; the same step as on h200")
-
-
-def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
-    unknown = {"unknown": "no repository", "touched": None}
-    steps = [step(10, by=0.2, name=series(family=f"f{number}"), **unknown) for number in range(4)]
-    changes = [replace(one, flips=number < 3) for number, one in enumerate(told(*steps))]
-    found = group(changes, COMMITS)
-    assert {one.doubt for one in found} == {"most families of the machine return to earlier levels at that commit"}
-    assert {one.doubt for one in group(changes[2:], COMMITS)} == {""}
 
 
 def test_the_rank_is_explained_in_words():

@@ -53,11 +53,22 @@ def listed(here, state, family="", machine="", owner="", search="", order="urgen
 
 
 def test_the_list_has_each_alert_once_with_its_number_and_size(here, slower):
-    text = words(listed(here, "open"))
+    text = words(listed(here, "open", machine="h200"))
     assert text.count(f'"/alert/{slower.id}"') == 1
     assert "+6.0 %" in text or "+5.9 %" in text
     assert slower.alert.range in text
     assert "own commit" in text
+    assert "also: h200-locked" in text
+
+
+def test_two_machines_that_show_the_same_step_are_one_row_and_link_to_each_other(here, slower):
+    [other] = here.service.alerts.alerts(machine="h200-locked", family="linear")
+    text = words(listed(here, "open"))
+    assert [one.id for one in (slower, other) if f'"/alert/{one.id}"' in text] == [other.id]
+    assert "also: h200" in text
+    shown = words(alert.body(slower, here.store.current(), "light", same_step=here.service.alerts.same_step(slower)))
+    assert "Same step" in shown
+    assert f'"/alert/{other.id}"' in shown
 
 
 def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
@@ -68,7 +79,7 @@ def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
         return {one.id for one in every if f'"/alert/{one.id}"' in text}
 
     assert slower.id in numbers("open", "linear", "h200", "")
-    assert numbers("open", "linear", "h200", "") < numbers("all", "", "", "")
+    assert numbers("open", "linear", "h200-locked", "") == numbers("all", "", "", "") != {slower.id}
     assert numbers("muted", "", "", "") == set()
     assert numbers("all", "", "", "nobody") == set()
     assert numbers("open", "kda", "", "") == set()
@@ -281,7 +292,7 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         page.goto(f"{address}/sign-in")
         page.fill("#token", TOKEN)
         page.click("button")
-        page.get_by_role("link", name="linear on h200:").wait_for()
+        page.get_by_role("link", name="linear on h200-locked:").wait_for()
         page.keyboard.press("j")
         assert page.evaluate("document.activeElement.className").endswith("row")
         page.get_by_label("Machine").first.click()

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.alerts.alert_ranking import loss_of_change, with_doubts
+from lockstep.alerts.alert_ranking import loss_of_change
+from lockstep.alerts.analysis.same_step import with_stories
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause, Kind, Sense
 from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
@@ -39,7 +40,7 @@ def group(changes: Iterable[FoundChange], order: Sequence[str] = ()) -> list[Ale
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return with_doubts(alerts, position)
+    return with_stories(alerts, position)
 
 
 def _gather(changes: Sequence[FoundChange]) -> list[list[FoundChange]]:

@@ -10,14 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.analysis.stopped_series import is_old
-from lockstep.alerts.cause.found_change import FoundChange, Kind, Suppressed, Waiver
+from lockstep.alerts.cause.found_change import CODE, FoundChange, Suppressed, Waiver
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Threshold, Thresholds
-
-#: Causes with which a commit may be to blame. A change with such a cause counts as noise unless it is larger than every
-#: change of unchanged machine code in the same series.
-_CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
 
 
 def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[FoundChange]:
@@ -72,7 +68,7 @@ def _place(name: SeriesName) -> tuple[str, str, str, str, str]:
 
 
 def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) -> Suppressed:
-    if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in _CODE):
+    if change.cause.kind == "noise" or (abs(change.size) <= unchanged and change.cause.kind in CODE):
         return "noise"
     if change.cause.gpu_moved:
         return "moved"

@@ -24,6 +24,9 @@ Kind = Literal[
     "own commit", "unknown range", "unknown cause", "toolchain", "machine", "protocol", "noise", "unexplained"
 ]
 
+#: Causes with which a commit may be to blame.
+CODE: tuple[Kind, ...] = ("own commit", "unknown range", "unknown cause", "unexplained")
+
 #: Why a change is not reported. "small": smaller than the threshold. "unsure": the detector is not certain enough.
 #: "noise": the machine code is equal on both sides, or the series changed as much where the machine code was equal.
 #: "moved": the series moved to another GPU, which explains the change. "": reported.

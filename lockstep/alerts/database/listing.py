@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, case
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.database.alert_row import Tracked
@@ -47,8 +47,8 @@ class Page:
 
     Attributes:
         alerts: the alerts on this page.
-        total: number of selected alerts.
-        slower: number of selected alerts that report a slowdown.
+        total: number of rows of the whole list.
+        slower: number of rows of the whole list that report a slowdown.
     """
 
     alerts: tuple[Tracked, ...]
@@ -102,6 +102,7 @@ def columns_of(alert: Alert) -> dict[str, Any]:
         "size": size if math.isfinite(size) else 0.0,
         "search": " ".join(part for part in texts if part).lower(),
         "rank": rank_of(alert),
+        "story": alert.story,
     }
 
 
@@ -123,6 +124,13 @@ def order_by(order: Order) -> list[ColumnElement[Any]]:
     if order == "largest":
         return [ALERT.c.size.desc(), ALERT.c.id.desc()]
     return [ALERT.c.family, ALERT.c.machine, *urgent] if order == "family" else urgent
+
+
+def first_of_stories(conditions: Sequence[ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Return the condition for alerts that fulfil the ``conditions``; of those of one story, for the gravest."""
+    place = func.row_number().over(partition_by=ALERT.c.story, order_by=(ALERT.c.rank.desc(), ALERT.c.id))
+    several = select(ALERT.c.id, place.label("place")).where(*conditions, ALERT.c.story != "").subquery()
+    return and_(*conditions, or_(ALERT.c.story == "", ALERT.c.id.in_(select(several.c.id).where(several.c.place == 1))))
 
 
 def conditions_of(choice: Choice) -> list[ColumnElement[bool]]:

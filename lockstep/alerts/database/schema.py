@@ -33,7 +33,7 @@ METADATA = MetaData(
 )
 
 #: One row per alert. ``content`` is the ``Alert`` of the newest analysis, as JSON. Times are in ms since 1970, UTC.
-#: ``owner``, ``since``, ``size``, ``search`` and ``rank`` follow from ``content``, see
+#: ``owner``, ``since``, ``size``, ``search``, ``rank`` and ``story`` follow from ``content``, see
 #: ``lockstep.alerts.database.listing``.
 ALERT = Table(
     "alert",
@@ -55,12 +55,13 @@ ALERT = Table(
     Column("size", Float, nullable=False, server_default="0"),
     Column("search", Text, nullable=False, server_default=""),
     Column("rank", Float, nullable=False, server_default="0"),
+    Column("story", String(32), nullable=False, server_default=""),
 )
 Index("ix_alert_place", ALERT.c.machine, ALERT.c.family)
 Index("ix_alert_changed_at", ALERT.c.changed_at)
 # Lists are filtered, ordered and counted from this index alone. That is faster than reading the table, whose rows hold
 # kilobytes of content.
-_LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size", "rank"), "id")
+_LISTED = (*("state", "machine", "family", "owner", "topic", "since", "opened_at", "size", "rank", "story"), "id")
 Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
 
 #: A single row, whose ``number`` grows whenever an alert or its log changes.

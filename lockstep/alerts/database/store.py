@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
 
 from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.database.connection import Database
@@ -18,6 +19,7 @@ from lockstep.alerts.database.listing import (
     Order,
     Page,
     conditions_of,
+    first_of_stories,
     order_by,
 )
 from lockstep.alerts.database.schema import ALERT, CLOCK, EVENT
@@ -52,9 +54,15 @@ class AlertStore:
         """Return the ``limit`` alerts that changed last, the latest change first."""
         return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(limit))
 
-    def page(self, choice: Choice, order: Order = "urgent", start: int = 0, limit: int = 100) -> Page:
-        """Return at most ``limit`` selected alerts from index ``start`` on, and the number of all selected alerts."""
+    def page(
+        self, choice: Choice, order: Order = "urgent", start: int = 0, limit: int = 100, apart: bool = False
+    ) -> Page:
+        """Return at most ``limit`` rows of a list of alerts from index ``start`` on, and the number of all rows.
+
+        Of the selected alerts that show the same step, the gravest is the only row, unless ``apart`` is set.
+        """
         where = conditions_of(choice)
+        where = where if apart else [first_of_stories(where)]
         slower = func.count(case((ALERT.c.topic == "slower", 1)))
         # Sort only the numbers of the alerts, because whole rows take longer to sort.
         numbers = select(ALERT.c.id).where(*where).order_by(*order_by(order)).offset(start).limit(limit)
@@ -75,8 +83,8 @@ class AlertStore:
         """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
         counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_([*OPEN, "muted"]))
         acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
-        numbers = select(ALERT.c.id).where(ALERT.c.state.in_(OPEN))
-        numbers = numbers.order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc())
+        open_ones = ALERT.c.state.in_(OPEN)
+        numbers = select(ALERT.c.id).order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc())
         states: Counter[State] = Counter()
         elsewhere: Counter[str] = Counter()
         with self.database.read() as connection:
@@ -86,9 +94,14 @@ class AlertStore:
                 elif state != "muted":
                     elsewhere[name] += number
             muted = states.pop("muted", 0)
-            first = _numbered(connection, numbers.where(ALERT.c.machine == machine).limit(limit))
-            others = _numbered(connection, numbers.where(ALERT.c.machine != machine).limit(1))
+            here = (open_ones, ALERT.c.machine == machine)
+            first = _numbered(connection, numbers.where(first_of_stories(here)).limit(limit))
+            others = _numbered(connection, numbers.where(open_ones, ALERT.c.machine != machine).limit(1))
             return OpenAlerts(first, states, elsewhere, muted, *others)
+
+    def same_step(self, alert: Tracked) -> list[Tracked]:
+        """Return the other alerts that show the same step, the gravest first."""
+        return self._read(select(ALERT).where(*_of_story(alert)).order_by(ALERT.c.rank.desc(), ALERT.c.id))
 
     def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic."""
@@ -126,7 +139,7 @@ class AlertStore:
             return [Event(row.id, row.at, row.who, row.what, row.state, row.note) for row in rows]
 
     def act(self, number: int, act: Act, newest: str = "", today: datetime.date | None = None) -> Tracked:
-        """Apply an action to an alert, and log it.
+        """Apply an action to an alert, and log it. ``ack`` and ``mute`` apply to all alerts of the step in that state.
 
         Args:
             newest: newest commit that the alert's machine has measured; later commits can reopen the alert.
@@ -142,6 +155,11 @@ class AlertStore:
                 perform(connection, alert, act, newest, today or today_utc())
             except LifecycleError as error:
                 raise LifecycleError(f"alert {number}: {error}") from error
+            if act.action in ("ack", "mute"):
+                same = select(ALERT).where(*_of_story(alert), ALERT.c.state == alert.state)
+                for row in connection.execute(same).all():
+                    with_it = replace(act, note=f"the same step as alert {number}: {act.note}".removesuffix(": "))
+                    perform(connection, tracked(row), with_it, newest, today or today_utc())
             _tick(connection)
             return read_alert(connection, number)
 
@@ -165,6 +183,11 @@ class AlertStore:
             if sync.changed:
                 _tick(connection)
             return done
+
+
+def _of_story(alert: Tracked) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions for the other alerts that show the same step."""
+    return ALERT.c.story != "", ALERT.c.story == alert.alert.story, ALERT.c.id != alert.id
 
 
 def _numbered(connection: Connection, numbers: Select[tuple[int]]) -> tuple[Tracked, ...]:

@@ -1,0 +1,109 @@
+"""Find the alerts that show the same step, so that lists and messages tell of it once.
+
+One commit slows several families, on each machine that measures it, and each machine measures other commits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from lockstep.alerts.alert_ranking import moves_between_levels, rank_of
+from lockstep.alerts.cause.commit_ranges import BY_DATE
+from lockstep.alerts.cause.found_change import CODE
+from lockstep.alerts.model import Alert
+from lockstep.record.quantity import APART
+
+#: Least number of families that move between levels at one commit if the machine does.
+_SEVERAL = 3
+
+#: Milliseconds between the dates of one step, if only dates order the commits.
+_NEAR_MS = 3 * 86_400_000
+
+
+def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
+    """Return the alerts with their ``story`` and ``also_on``, and with a ``doubt`` if their machine moves.
+
+    An alert shows the same step as a graver one if their ranges overlap, owner and kinds of cause and quantity agree,
+    and it shares one of these with an alert of that step: the family on another machine; machine, last commit and
+    module; the only possible culprit; or a machine that is the cause.
+
+    Args:
+        position: the position of each commit in the history.
+    """
+    restless, told = _restless(alerts), list(alerts)
+    first: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
+    stories: dict[int, list[int]] = {}
+    # A dense history has tens of thousands of alerts, of which few are open.
+    slower = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
+    for place in sorted(slower, key=lambda at: -rank_of(alerts[at])):
+        alert, keys = alerts[place], list(_keys(alerts[place]))
+        candidates = dict.fromkeys(at for key in keys for at in first[key])
+        same = (at for at in candidates if _same_step(alert, [alerts[one] for one in stories[at]], position))
+        leader = next(same, place)
+        stories.setdefault(leader, []).append(place)
+        for key in keys:
+            first[key][leader] = None
+        if leader == place and (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
+            doubt = "most families of the machine return to earlier levels at that commit"
+            told[place] = replace(alert, doubt=doubt)
+    for places in stories.values():
+        for place in places if len(places) > 1 else ():
+            others = (alerts[at] for at in places if at != place)
+            also_on = tuple(sorted({_seen_from(alerts[place], other) for other in others}))
+            told[place] = replace(told[place], story=alerts[places[0]].fingerprint, also_on=also_on)
+    return told
+
+
+def _keys(alert: Alert) -> Iterator[tuple[str, ...]]:
+    """Yield what an alert shares with the alerts that may show the same step."""
+    kind = "code" if alert.cause.kind in CODE else alert.cause.kind
+    shared = (kind, APART.get(alert.members[0].series.quantity, ""), alert.owner)
+    yield "family", alert.family, *shared
+    yield "module", _module(alert), alert.machine, alert.after, *shared
+    if kind != "code":
+        yield "machine", alert.machine, *shared
+    elif len(alert.suspects) == 1:
+        yield "commit", alert.suspects[0], *shared
+
+
+def _module(alert: Alert) -> str:
+    """Return the family, or the module of a family that is a class of another project's benchmarks."""
+    module, _, name = alert.family.rpartition(".")
+    return module if alert.members[0].series.foreign and name[:1].isupper() else alert.family
+
+
+def _seen_from(alert: Alert, other: Alert) -> str:
+    """Return where another alert is, for a reader of this one."""
+    if other.family == alert.family:
+        return other.machine
+    return other.family if other.machine == alert.machine else f"{other.family} on {other.machine}"
+
+
+def _restless(alerts: Iterable[Alert]) -> set[tuple[str, str]]:
+    """Return the machines and commits at which most families move between levels."""
+    families: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for alert in alerts:
+        if alert.topic == "slower":
+            families[alert.machine, alert.after][alert.family] = moves_between_levels(alert.members[0])
+    return {at for at, moves in families.items() if sum(moves.values()) >= max(_SEVERAL, len(moves) / 2)}
+
+
+def _same_step(alert: Alert, story: Sequence[Alert], position: Mapping[str, int]) -> bool:
+    """Return whether an alert's range overlaps that of a story's first alert, and the story has no alert of its place.
+
+    If only dates order the commits, a change of the same series within three days is also the same step.
+    """
+    if any((alert.machine, alert.family) == (other.machine, other.family) for other in story):
+        return False
+    (first, last), (begin, end) = _ends(alert, position), _ends(story[0], position)
+    if first <= end and begin <= last:
+        return True
+    names = [(one.series.suite, one.series.variant, one.series.case) for one in (alert.members[0], story[0].members[0])]
+    return alert.unknown in BY_DATE and names[0] == names[1] and abs(alert.since - story[0].since) <= _NEAR_MS
+
+
+def _ends(alert: Alert, position: Mapping[str, int]) -> tuple[int, int]:
+    last = position.get(alert.after, -1)
+    return min(position.get(alert.before, last - 1) + 1, last), last

@@ -1,0 +1,150 @@
+"""A step that several alerts show is one row of a list, and one message."""
+
+from dataclasses import replace
+
+import pytest
+from alerting import COMMITS, alerts, queued, series, step, told
+
+from lockstep.alerts.alert_ranking import rank_of
+from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.listing import Choice
+from lockstep.alerts.database.states_and_actions import OPEN, Act
+from lockstep.alerts.database.store import AlertStore
+from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.story import tell
+from lockstep.alerts.text import also
+from lockstep.notify.outbox import Outbox
+from lockstep.notify.receivers import receivers
+
+MACHINES = ("h200", "b200", "h100")
+
+
+def foreign(family, machine="h200"):
+    """Return a series of another project's benchmark."""
+    return series(variant="time_it", l2="", family=family, machine=machine, quantity="seconds")
+
+
+def stories(*steps, owners=()):
+    """Return the families and machines of each story, the gravest first."""
+    changes = [replace(one, owner=owner) for one, owner in zip(told(*steps), owners or [""] * len(steps), strict=True)]
+    found = sorted(group(changes, COMMITS), key=rank_of, reverse=True)
+    gathered = {}
+    for one in found:
+        gathered.setdefault(one.story or one.fingerprint, []).append(f"{one.family} {one.machine}")
+    return list(gathered.values())
+
+
+def test_a_step_of_several_machines_is_one_story():
+    first, second, third = (
+        step(10, by=by, name=series(machine=name)) for by, name in zip((0.3, 0.2, 0.1), MACHINES, strict=True)
+    )
+    later = step(15, by=0.05, name=series(machine="b200"))
+    found = sorted(group(told(first, second, third, later), COMMITS), key=rank_of, reverse=True)
+    assert stories(first, second, third, later) == [["linear h200", "linear b200", "linear h100"], ["linear b200"]]
+    assert [also(one) for one in found] == ["also: b200, h100", "also: h100, h200", "also: b200, h200", ""]
+    assert tell(found[0]).since.endswith("; also: b200, h100")
+    assert {one.doubt for one in found} == {""}, "each machine's own list orders it by what is lost"
+
+
+def test_a_range_that_overlaps_is_the_same_step_but_one_place_has_it_once():
+    wide = [step(9, 12, by=0.3), step(8, 10, name=series(machine="b200")), step(11, 14, name=series(machine="b200"))]
+    assert stories(*wide) == [["linear h200", "linear b200"], ["linear b200"]]
+
+
+def test_families_that_one_commit_slows_are_one_story():
+    steps = [step(10, by=0.3), step(10, by=0.2, name=series(family="kda")), step(11, name=series(family="hgemm"))]
+    assert stories(*steps) == [["linear h200", "kda h200"], ["hgemm h200"]]
+    wide = [step(9, 12, by=0.3), step(9, 12, by=0.2, name=series(family="kda"))]
+    assert len(stories(*wide)) == 2, "two of the commits may be the culprits"
+
+
+def test_classes_of_one_module_that_become_slower_in_one_range_are_one_story():
+    steps = [step(9, 12, by=0.3, name=foreign("io.Read")), step(10, 12, by=0.2, name=foreign("io.Write"))]
+    steps += [step(9, 12, by=0.1, name=foreign("io.Write", "b200")), step(9, 12, name=foreign("text.Read"))]
+    assert stories(*steps) == [["io.Read h200", "io.Write h200", "io.Write b200"], ["text.Read h200"]]
+    functions = [step(9, 12, by=0.3, name=foreign("io.csv")), step(9, 12, by=0.2, name=foreign("io.hdf"))]
+    assert len(stories(*functions)) == 2, "the modules of a package have little to do with each other"
+
+
+def test_a_toolchain_slows_all_families_of_its_machine():
+    steps = [step(9, 12, by=by, name=series(family=name)) for by, name in ((0.3, "linear"), (0.2, "kda"))]
+    told_steps = [
+        replace(one, before=replace(one.before, toolchain={"python": "3.12", "torch": "2.10"})) for one in steps
+    ]
+    assert stories(*told_steps) == [["linear h200", "kda h200"]]
+    assert len(stories(told_steps[0], steps[1])) == 2, "the commit slowed the second"
+
+
+@pytest.mark.parametrize("quantity", ["host", "error"])
+def test_a_host_time_and_a_wrong_result_are_stories_of_their_own(quantity):
+    assert len(stories(step(10, by=0.3), step(10, name=series(machine="b200", quantity=quantity)))) == 2
+
+
+def test_each_owner_has_a_story():
+    steps = [step(10, by=0.3), step(10, by=0.2, name=series(family="kda"))]
+    assert len(stories(*steps, owners=("ada", "bob"))) == 2
+
+
+def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
+    unknown = {"unknown": "no repository", "touched": None}
+    steps = [step(10, by=0.2, name=series(family=f"f{number}"), **unknown) for number in range(4)]
+    changes = [replace(one, flips=number < 3) for number, one in enumerate(told(*steps))]
+    found = group(changes, COMMITS)
+    assert {one.doubt for one in found} == {"most families of the machine return to earlier levels at that commit"}
+    assert {one.doubt for one in group(changes[2:], COMMITS)} == {""}
+
+
+@pytest.fixture
+def store(tmp_path):
+    database = Database(tmp_path / "alerts.sqlite")
+    yield AlertStore(database)
+    database.close()
+
+
+def sync(store, machines=MACHINES):
+    """Store a step of these machines, the gravest on the first, and a step of another commit."""
+    steps = [step(10, by=0.3 / (place + 1), name=series(machine=name)) for place, name in enumerate(machines)]
+    other = step(15, name=series(family="kda"))
+    store.sync(CurrentAlerts(alerts(*steps, other), dict.fromkeys(machines, COMMITS)))
+
+
+def rows(store, **filters):
+    page = store.page(Choice(OPEN, **filters))
+    assert page.total == page.slower == len(page.alerts)
+    return [(one.alert.family, one.alert.machine, one.state) for one in page.alerts]
+
+
+def test_a_list_has_one_row_a_story_and_a_filter_shows_the_gravest_of_its_machine(store):
+    sync(store)
+    assert rows(store) == [("linear", "h200", "new"), ("kda", "h200", "new")]
+    assert rows(store, machine="b200") == [("linear", "b200", "new")]
+    assert len(store.page(Choice(OPEN), apart=True).alerts) == 4
+    [first, *_] = store.page(Choice(OPEN)).alerts
+    assert [one.alert.machine for one in store.same_step(first)] == ["b200", "h100"]
+    assert [one.alert.machine for one in store.open_on("b200", 5).first] == ["b200"]
+
+
+def test_acknowledging_and_muting_apply_to_the_story_and_an_ending_to_its_alert(store):
+    sync(store)
+    [first, other] = store.page(Choice(OPEN)).alerts
+    store.act(first.id, Act("ack", "ada", "looking"))
+    assert rows(store) == [("kda", "h200", "new"), ("linear", "h200", "acknowledged")]
+    mate = store.same_step(first)[0]
+    assert store.log(mate.id)[-1].note == f"the same step as alert {first.id}: looking"
+    store.act(first.id, Act("resolve", "ada"))
+    assert [one.state for one in store.same_step(first)] == ["acknowledged"] * 2
+    assert store.alert(other.id).state == "new"
+
+
+def test_a_story_has_one_message_also_when_another_machine_joins_later(store):
+    to, now = receivers({"LOCKSTEP_NOTIFY": "json://127.0.0.1/hook"}), 0
+    sync(store, MACHINES[:2])
+    outbox = Outbox(store)
+    assert outbox.write_alerts(to, "", now) == 2
+    sync(store, ("b300", *MACHINES))
+    assert outbox.write_alerts(to, "", now) == 0
+    assert sorted(row.title.split(" slower")[0] for row in queued(store, "due")) == ["kda on h200", "linear on h200"]
+    assert outbox.write_digest(receivers({"LOCKSTEP_NOTIFY_DIGEST": "json://127.0.0.1/d"}), "", now) == 1
+    [body] = [row.body for row in queued(store, "due") if row.alert_id is None]
+    assert body.startswith("2 open")
