@@ -182,6 +182,8 @@ def _write(
     settings: dict[str, Any] = {**_SETTINGS, "temp_directory": str(parts.parent / "spill")}
     try:
         with closing(duckdb.connect(":memory:", config=settings)) as connection:
+            # In a process without a main file DuckDB would print its progress between the output of a verb.
+            connection.execute("SET enable_progress_bar = false")
             if points is not None:
                 connection.register("points", points)
             written = connection.execute(f"COPY ({select}) TO ? {_FORMAT}", [*parameters, str(temporary)])

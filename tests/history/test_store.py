@@ -341,6 +341,29 @@ def test_queries_share_the_footers_of_parts(tmp_path):
     assert setting.fetchone() == (True,)
 
 
+def test_a_process_that_reads_files_prints_no_progress_of_duckdb(tmp_path):
+    """DuckDB prints it on standard output, beside what a verb prints, in a process that was started with -c."""
+    program = """
+import duckdb, sys
+import numpy as np
+from pathlib import Path
+from lockstep.history import parquet
+
+def soon(*words, connect=duckdb.connect, **options):
+    connection = connect(*words, **options)
+    connection.execute("SET progress_bar_time = 1")
+    return connection
+
+duckdb.connect = soon
+numbers = np.arange(500_000)
+parquet.write_part([{"series": numbers, "run": numbers, "value": np.sqrt(numbers)}], Path(sys.argv[1]), "box")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], cwd=ROOT, capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout == b""
+
+
 _FORKED: list[Store] = []
 
 
