@@ -23,6 +23,7 @@ class Outcome:
     Attributes:
         calls: case and variant of each call of head, in order.
         verdicts, records: by the number of the call; ``died`` has those that killed a worker.
+        adopted: source of suites, of a plan that adopts; ``left_out`` has the variants that it lacks, by the reason.
         refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
         trouble: why no worker starts; "" if one does.
@@ -33,6 +34,8 @@ class Outcome:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     extra: list[Verdict] = field(default_factory=list)
     records: dict[int, Record] = field(default_factory=dict)
+    adopted: str = ""
+    left_out: dict[str, list[str]] = field(default_factory=dict)
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     died: dict[int, tuple[str, str]] = field(default_factory=dict)
     refused: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -88,6 +91,8 @@ def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]
             outcome.records[event["number"]] = record_from(event["record"])
             outcome.places[event["number"]] = tuple(event["place"])
             return int(event["number"])
+        case "adopted":
+            outcome.adopted, outcome.left_out = event["text"], event["left_out"]
         case "controls":
             outcome.controls = event["controls"]
         case "ended":

@@ -43,14 +43,15 @@ def difference(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again
     """
     if not base and not head:
         return "", "no output to compare"
-    if not (wrong := _wrong(base, head)):
+    if not (wrong := wrong_output(base, head)):
         return "", ""
-    if _wrong(base, again()):
+    if wrong_output(base, again()):
         return "", "its output changes from call to call, so it was not compared"
     return wrong, ""
 
 
-def _wrong(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor]) -> str:
+def wrong_output(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor]) -> str:
+    """Return what is wrong with head's output if base's is right; "" if nothing is."""
     if len(base) != len(head):
         return f"returned {len(head)} tensors, base returned {len(base)}"
     for number, (expected, output) in enumerate(zip(base, head, strict=True)):

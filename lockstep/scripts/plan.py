@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 BASE, HEAD = "base", "head"
 
@@ -35,6 +39,7 @@ class Plan:
         cases, variants: globs of the calls to take; empty for all.
         done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
+        adopt: whether the smallest calls of each variant are written as source, in place of being measured.
     """
 
     suite: str
@@ -53,6 +58,7 @@ class Plan:
     variants: tuple[str, ...] = ()
     done: tuple[int, ...] = field(default=())
     version: str = ""
+    adopt: bool = False
 
     def write(self) -> str:
         """Return the plan as one line of JSON."""
@@ -77,6 +83,8 @@ class Plan:
     def chosen(self, labels: Sequence[tuple[str, str]]) -> frozenset[int]:
         """Return the numbers of the calls to measure: as many as the budget allows, evenly spread over the script."""
         left = [number for number in self.selected(labels) if number not in self.done]
+        if self.adopt:
+            return frozenset(left) & _smallest(labels)
         most = max(1, int(self.budget_s / self.least_s))
         if len(left) <= most:
             return frozenset(left)
@@ -85,3 +93,29 @@ class Plan:
 
 def _matches(text: str, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatch.fnmatchcase(text, f"*{glob}*") for glob in globs)
+
+
+def axes_of(label: str) -> dict[str, Any]:
+    """Return the axes of a case's label, ``M=8,dtype=bfloat16``; names become names of Python."""
+    axes: dict[str, Any] = {}
+    for part in label.split(",") if "=" in label else []:
+        name, _, text = part.partition("=")
+        try:
+            axes[re.sub(r"\W", "_", name)] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            axes[re.sub(r"\W", "_", name)] = text
+    return axes or {"shape": "as in the script"}
+
+
+def _smallest(labels: Sequence[tuple[str, str]]) -> frozenset[int]:
+    """Return the smallest case of each variant, and the smallest with another value of each of its axes."""
+    by_variant: dict[str, list[tuple[float, int, dict[str, Any]]]] = {}
+    for number, (case, variant) in enumerate(labels):
+        axes = axes_of(case)
+        size = math.prod(abs(value) or 1 for value in axes.values() if isinstance(value, int | float))
+        by_variant.setdefault(variant, []).append((size, number, axes))
+    chosen: set[int] = set()
+    for found in by_variant.values():
+        (_, first, axes), *others = sorted(found, key=lambda one: one[:2])
+        chosen |= {first, *(next((n for _, n, of in others if of.get(name) != axes[name]), first) for name in axes)}
+    return frozenset(chosen)

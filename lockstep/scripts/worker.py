@@ -109,7 +109,8 @@ class _Session:
         self._process.emit("found", calls=[key.labels for key in found], errors=errors)
         chosen = self._plan.chosen([key.labels for key in found])
         numbers = {key: number for number, key in enumerate(found)}
-        ended = (self._compare if compare else self._measure)(numbers, chosen) if chosen else {}
+        handle = self._compare if compare else self._write if self._plan.adopt else self._measure
+        ended = handle(numbers, chosen) if chosen else {}
         for run in ended.values():
             run.stop()
         errors = {side: run.error for side, run in ended.items()}
@@ -172,19 +173,48 @@ class _Session:
         from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
 
         plan = self._plan
-        run, milliseconds = self._new(HEAD, lambda key: numbers.get(key) in chosen), 1.0
         pace = QUICK if plan.quick else pace_on(self._device)
         measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
+
+        def measure(number: int, call: TimedCall) -> float:
+            record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
+            self._process.emit("record", number=number, record=asdict(record), place=call.place)
+            return record.latency.value * 1e3 if record.latency else 1.0
+
+        return self._each(numbers, chosen, "time", measure)
+
+    def _write(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+        from lockstep.scripts.adopted_suite import Adoption  # imported here: torch is slow to import
+
+        adoption = Adoption(self._plan.local, self._plan.packages, self._device.torch_device)
+
+        def write(number: int, call: TimedCall) -> float:
+            with self._active(HEAD):
+                adoption.add(call)
+            return 1.0
+
+        ended = self._each(numbers, chosen, "check", write)
+        text = adoption.text(Path(self._plan.sides[HEAD].file).name, [key.labels for key in numbers])
+        self._process.emit("adopted", text=text, left_out=adoption.left_out)
+        return ended
+
+    def _each(
+        self,
+        numbers: Mapping[CallKey, int],
+        chosen: frozenset[int],
+        stage: str,
+        take: Callable[[int, TimedCall], float],
+    ) -> dict[str, ScriptRun]:
+        """Run head's script, and let ``take`` deal with each chosen call while the time allows; it returns ms."""
+        run, milliseconds = self._new(HEAD, lambda key: numbers.get(key) in chosen), 1.0
         while self._left_s > 0 and (call := self._advance(run, HEAD, milliseconds)) is not None:
             number, milliseconds = numbers.get(call.key, -1), 1.0
             if number > max(chosen):
                 break  # no later call is asked for
             if number in chosen:
-                self._process.stage("time", str(number))
+                self._process.stage(stage, str(number))
                 with self._spending(number):
-                    record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
-                milliseconds = record.latency.value * 1e3 if record.latency else 1.0
-                self._process.emit("record", number=number, record=asdict(record), place=call.place)
+                    milliseconds = take(number, call)
             del call
         return {HEAD: run}
 

@@ -68,6 +68,8 @@ ELSEWHERE = {
     **dict.fromkeys(
         [("merge", status) for status in (1, 3, 4)], "test_merge.py::test_the_verb_ends_with_the_status_of_its_table"
     ),
+    ("adopt", 3): "test_adopt.py::test_a_script_without_a_call_that_can_be_written_leaves_no_file",
+    ("adopt", 4): "test_adopt.py::test_what_is_written_runs_as_written",
     ("export", 3): "test_import.py::test_what_cannot_be_exported_is_named",
     ("export", 4): "test_import.py::test_what_cannot_be_exported_is_named",
     ("import", 1): "test_import.py::test_what_cannot_be_read_is_named_and_the_rest_is_imported",

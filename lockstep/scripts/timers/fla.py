@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,42 +30,26 @@ def _take(registry: Any, config: Any, hook: Hook) -> None:
             continue
 
         def forward(config: Any = config, shape: dict[str, int] = shape) -> None:
-            hook.take(_Op(registry, config, shape).forward)
+            hook.take(_operation(registry, config, shape))
 
         def forward_and_backward(config: Any = config, shape: dict[str, int] = shape) -> None:
-            timed = _Op(registry, config, shape)
-            hook.take(timed.forward_and_backward, timed.leaves)
+            call = _operation(registry, config, shape)
+            result = call()
+            gradient = torch.randn_like(result[0] if config.output_is_tuple else result)
+            leaves = [one for one in call.keywords.values() if isinstance(one, torch.Tensor) and one.requires_grad]
+            if config.output_is_tuple:
+                hook.take(lambda: call()[0].backward(gradient), leaves)
+            else:
+                hook.take(lambda: call().backward(gradient), leaves)
 
         hook.point(forward, f"{config.name} forward", **shape)
         if not config.skip_backward:
             hook.point(forward_and_backward, f"{config.name} forward and backward", **shape)
 
 
-@dataclass
-class _Op:
-    """An op at a shape. Its inputs are drawn by the first call: a registry has hundreds of shapes."""
-
-    registry: Any
-    config: Any
-    shape: dict[str, int]
-    operation: Any = None
-    inputs: dict[str, Any] = field(default_factory=dict)
-    leaves: list[torch.Tensor] = field(default_factory=list)
-    gradient: torch.Tensor | None = None
-
-    def forward(self) -> Any:
-        if not self.inputs:
-            module = importlib.import_module(self.config.import_path)
-            self.operation = getattr(module, self.config.func_name or self.config.name)
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            self.inputs.update(self.registry.generate_inputs(self.config, **self.shape, device=device))
-            tensors = (value for value in self.inputs.values() if isinstance(value, torch.Tensor))
-            self.leaves += [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
-        return self.operation(**self.inputs, **self.config.extra_kwargs)
-
-    def forward_and_backward(self) -> None:
-        result = self.forward()
-        output = result[0] if self.config.output_is_tuple else result
-        if self.gradient is None:
-            self.gradient = torch.randn_like(output)
-        output.backward(self.gradient)
+def _operation(registry: Any, config: Any, shape: dict[str, int]) -> functools.partial[Any]:
+    """Return an op with its inputs at a shape."""
+    operation = getattr(importlib.import_module(config.import_path), config.func_name or config.name)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    inputs = registry.generate_inputs(config, **shape, device=device)
+    return functools.partial(operation, **inputs, **config.extra_kwargs)

@@ -1,0 +1,105 @@
+"""``lockstep adopt``: write suites for what benchmark scripts time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asv.commands import Command
+from asv.config import Config
+from rich.console import Console
+
+from lockstep.commands.cli import UsageError
+from lockstep.commands.config import CONFIGS
+from lockstep.commands.script_option import project_of
+from lockstep.gate.trees import version
+from lockstep.machine_code.commit_sources import WORKING_TREE
+from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.git import Git
+from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
+from lockstep.scripts.plan import HEAD, Plan
+from lockstep.scripts.project import Project
+
+#: Folder of suites where asv.conf.json names none: ``benchmarks`` holds the scripts in most projects.
+FOLDER = "lockstep_suites"
+
+
+class Adopt(Command):  # type: ignore[misc]  # asv has no types
+    """Write suites for what benchmark scripts time."""
+
+    @classmethod
+    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
+        """Add ``adopt`` to the command line."""
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            "adopt",
+            help="Write suites for what benchmark scripts time",
+            description="Run benchmark scripts, and write a suite for the calls that they time: cases, inputs and "
+            "variants, for you to add references and costs. Exit status: 3 if nothing could be written.",
+        )
+        parser.add_argument("path", type=Path, metavar="PATH", help="a script, or a folder of scripts")
+        parser.add_argument("--package", action="append", default=[], metavar="NAME", help="package under test")
+        parser.set_defaults(func=cls.run_from_args, quick=False)
+        return parser
+
+    @classmethod
+    def run_from_args(cls, args: argparse.Namespace) -> int:
+        """Write a module for each script; print what was left out, and the next command."""
+        files = sorted(args.path.glob("*.py")) if args.path.is_dir() else [args.path]
+        console, written = Console(highlight=False, soft_wrap=True, markup=False), []
+        with sigterm_interrupts():
+            for file in files:
+                args.script = f"'{file}'"
+                project, plan = project_of(args)
+                found = next((path for path in [args.config, *CONFIGS] if path and Path(path).is_file()), None)
+                settings = Path(found).absolute() if found else project.top / "asv.conf.json"
+                named = Config.load(str(settings)).benchmark_dir if settings.is_file() else FOLDER
+                target = settings.parent / named / f"{file.stem}.py"
+                if target.exists():
+                    raise UsageError(f"{target} exists: delete or rename it, then adopt {file} again")
+                if not (text := _text(project, replace(plan, adopt=True), console)):
+                    continue
+                if not settings.is_file():
+                    settings.write_text(_configuration(project), encoding="utf-8")
+                target.parent.mkdir(exist_ok=True, parents=True)
+                (target.parent / "__init__.py").touch()
+                target.write_text(text, encoding="utf-8")
+                written.append(file.stem)
+                console.print(f"{target} is written. Measure it in {settings.parent}: lockstep measure {file.stem}")
+        return 0 if written else BROKEN
+
+
+def _text(project: Project, plan: Plan, console: Console) -> str:
+    """Return the source of the suites of a script; "" if none of its calls can be written."""
+    outcome = Outcome()
+    with version(project.root, WORKING_TREE, project.contents) as tree:
+        plan = replace(plan, sides={HEAD: side_of(project, tree)})
+        for _ in run_plan(plan, SILENCE_S, console.print, outcome):
+            pass
+    lines = [f"left out: {', '.join(dict.fromkeys(names))}: {why}" for why, names in outcome.left_out.items()]
+    for line in [*lines, *notes(plan, outcome), *filter(None, [outcome.trouble])]:
+        console.print(f"{project.file.name}: {line}")
+    return outcome.adopted
+
+
+def _configuration(project: Project) -> str:
+    """Return asv.conf.json for the top of a repository that has none."""
+    below = project.root.relative_to(project.top)
+    rows = {
+        "version": 1,
+        "project": project.top.name,
+        "repo": ".",
+        "branches": Git(project.top).lines("rev-parse", "--abbrev-ref", "HEAD"),
+        "environment_type": "lockstep",
+        "plugins": [".lockstep.asv"],
+        "benchmark_dir": FOLDER,
+        "lockstep": {"packages": [] if project.own else list(project.packages)},
+        **({"repo_subdir": str(below)} if below.name else {}),
+        "env_dir": ".asv/env",
+        "html_dir": ".asv/html",
+    }
+    return json.dumps(rows, indent=4) + "\n"

@@ -1,0 +1,127 @@
+"""Suites that ``lockstep adopt`` writes for benchmark scripts: they run as written. Times are not judged."""
+
+import json
+import re
+import subprocess
+import textwrap
+
+import pytest
+
+from tests.verb import run_verb
+
+KERNELS = """
+    import torch
+
+    class Norm(torch.nn.Module):
+        def __init__(self, size, eps=1e-6, *, bias=False):
+            super().__init__()
+            self.weight, self.eps = torch.nn.Parameter(torch.rand(size)), eps
+
+        def forward(self, x):
+            return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * self.weight
+
+    def lengths(offsets, x, width):
+        return x.reshape(-1, width).sum(-1) + offsets.diff().sum()
+"""
+
+SCRIPT = """
+    from functools import partial
+
+    import torch
+    import triton
+    import tiny_kernels
+
+    def call(*parts):
+        x, layer = parts
+        return layer(x)
+
+    class Plain(torch.nn.Module):
+        def __init__(self, size: int, eps):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.rand(size))
+            self.eps = eps
+
+        def forward(self, x):
+            return torch.nn.functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+    @triton.testing.perf_report(
+        triton.testing.Benchmark(
+            x_names=["M"], x_vals=[32, 8, 16], line_arg="provider", plot_name="norm", args={"N": 64},
+            line_vals=["ours", "plain", "backward", "alone", "ragged", "random", "opaque"],
+            line_names=["Ours", "plain", "Ours backward", "alone", "ragged", "random", "opaque"],
+        )
+    )
+    def bench(M, N, provider):
+        x = torch.randn(N, M, requires_grad=provider != "ours").t()
+        layer = Plain(N, 1e-6) if provider == "plain" else tiny_kernels.Norm(N, eps=1e-6)
+        parts, gradient, file = (x, layer), torch.randn(M, N), open(__file__)
+        if provider in ("ours", "plain"):
+            fn = lambda: call(*parts)
+        elif provider == "backward":
+            fn = lambda: layer(x).backward(gradient)
+        elif provider == "alone":
+            y = layer(x)
+            fn = lambda: y.backward(gradient, retain_graph=True)
+        elif provider == "ragged":
+            fn = partial(tiny_kernels.lengths, torch.tensor([0, 3, M]), x.detach(), M // 2)
+        elif provider == "random":
+            fn = lambda: torch.rand(M)
+        else:
+            fn = lambda: file.fileno()
+        return triton.testing.do_bench(fn)
+
+    if __name__ == "__main__":
+        bench.run()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, text in {"tiny_kernels/__init__.py": KERNELS, "benchmarks/bench_norm.py": SCRIPT}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "Write"]):
+        names = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_is_written_runs_as_written(folder, capfd):
+    assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
+    out = capfd.readouterr().out
+    assert "left out: alone: the backward alone of a graph that the script made before" in out
+    assert "left out: random: its result changes from call to call" in out
+    assert "left out: opaque: file is a _io.TextIOWrapper, which has no source" in out
+    text = (folder / "lockstep_suites/bench_norm.py").read_text()
+    # Variants with the same result share a suite, and the one without the package under test is its baseline.
+    assert re.findall(r'op = "(\w+)"\n    version = "1"\n    baseline = "(\w+)"', text) == [
+        ("ours", "plain"),
+        ("ours_backward", "ours_backward"),
+        ("ragged", "ragged"),
+    ]
+    assert "cases = (Case(M=32, N=64), Case(M=8, N=64), Case(M=16, N=64), )\n    quick = (Case(M=8, N=64),)" in text
+    # The order of the axes in memory is kept; sizes are axes; constants that differ are expressions of axes.
+    assert '"x": new.normal(N, M, dtype="float32").permute(1, 0),' in text
+    assert "norm = Norm(size=64)" in text.replace("layer", "norm")
+    assert "return lengths(call_0, call_1, M // 2)" in text
+    assert '"call_0": new.tensor({(8): [0, 3, 8], (16): [0, 3, 16]}[M], dtype="int64")' in text
+    assert json.loads((folder / "asv.conf.json").read_text())["lockstep"] == {"packages": ["tiny_kernels"]}
+    assert run_verb("measure", "bench_norm", "--quick", "--json") == 0
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    assert [(one["suite"], one["variant"], one["state"]) for one in records] == [
+        ("bench_norm.ours", "plain", "ok"),
+        ("bench_norm.ours", "ours", "ok"),
+        ("bench_norm.ours_backward", "ours_backward", "ok"),
+        ("bench_norm.ragged", "ragged", "ok"),
+    ]
+    assert run_verb("check") == 0
+    assert run_verb("adopt", "benchmarks") == 4  # nothing is overwritten
+
+
+def test_a_script_without_a_call_that_can_be_written_leaves_no_file(folder, capfd):
+    text = (folder / "benchmarks/bench_norm.py").read_text()
+    (folder / "benchmarks/bench_norm.py").write_text(re.sub(r"line_vals=\[.*\]", 'line_vals=["opaque"]', text))
+    assert run_verb("adopt", "benchmarks") == 3
+    assert "left out: Ours: file is a _io.TextIOWrapper, which has no source" in capfd.readouterr().out
+    assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == ["benchmarks", "tiny_kernels"]
