@@ -194,13 +194,19 @@ def _is_memory(address: int) -> bool:
 
 
 class _HostMemory:
-    """Knows whether a number is an address of this process's memory that is not the GPU's."""
+    """Knows whether a number is an address of this process's memory that is not the GPU's.
+
+    A heap below 4 GiB holds numbers that are no addresses: 1.0 in single precision, the scale of cuBLAS's products, is
+    3f800000 in hexadecimal.
+    """
 
     def __init__(self) -> None:
         spans = (line.split(maxsplit=1)[0].split("-") for line in memory_maps())
         self._spans = sorted((int(start, 16), int(end, 16)) for start, end in spans)
 
     def __call__(self, address: int) -> bool:
+        if address < _LEAST_ADDRESS:
+            return False
         place = bisect.bisect_right(self._spans, (address, sys.maxsize)) - 1
         return place >= 0 and self._spans[place][0] <= address < self._spans[place][1] and not _is_memory(address)
 

@@ -251,7 +251,8 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
             return ""
         try:
             # Torch's own functions get what the variant gives them, perhaps a table whose contents decide the work.
-            keeps = library and not _TORCHS.search(code)
+            # What memory held before it is set decides nothing.
+            keeps = (library and not _TORCHS.search(code)) or node.kind == "set"
             [there] = placed((node,), memory.seen_by(functools.partial(own, library=keeps)))
         except Unknown:
             return ""

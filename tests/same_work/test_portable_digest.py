@@ -119,3 +119,21 @@ def test_an_unknown_node_makes_the_work_unknown():
     node = Node("kernel", (("machine code", "4fa0c2"),))
     assert portable_digest((node,), [], lambda address, library: None) != ""
     assert portable_digest((node, replace(node, unknown="its work is not known")), [], lambda a, library: None) == ""
+
+
+def test_memory_that_a_library_sets_before_its_kernel_is_known_and_a_kernel_of_triton_that_gets_it_is_not(process):
+    def digest(*codes):
+        address = (1 << 45).to_bytes(8, "little")
+        set_ = Node("set", (("target", address), ("value", 0), ("extent", (64, 1))))
+        kernels = [Node("kernel", (("machine code", code), ("parameter 0", address))) for code in codes]
+
+        def own(address, library):
+            if library:
+                return Buffer("its own", address, address + 1, address)
+            raise Unknown
+
+        return portable_digest((set_, *kernels), [], own)
+
+    library = f"function 0x7f00 nvjet_hsh_256x128, {UNKNOWN_CODE}"
+    assert digest(library) != digest() != ""
+    assert digest(library, "4fa0c2") == ""
