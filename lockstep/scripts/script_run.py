@@ -6,6 +6,7 @@ for its timer, instead of collecting all closures first.
 
 from __future__ import annotations
 
+import ast
 import gc
 import queue
 import random
@@ -42,8 +43,8 @@ class Script:
     arguments: tuple[str, ...] = ()
 
 
-class _Stopped(BaseException):
-    """The run is not continued."""
+class _Stopped(KeyboardInterrupt):
+    """The run is not continued. pytest goes on to the next test after any error of another kind."""
 
 
 @dataclass
@@ -126,9 +127,29 @@ class ScriptRun:
         names = vars(self._module)
         names.update(__file__=file, __builtins__=__builtins__)
         sys.argv[:] = [file, *self.script.arguments]
-        code = compile(self.script.file.read_bytes(), file, "exec", dont_inherit=True)
-        exec(code, names)
+        source = self.script.file.read_bytes()
+        if self.script.file.stem.startswith("test_") and b"__main__" not in source:
+            self._test()
+            return
+        tree = ast.parse(source)
+        if level := max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0):
+            # As ``python -m`` does: the packages of relative imports are the folders above.
+            names["__package__"] = ".".join(folder.name for folder in reversed(self.script.file.parents[:level]))
+        exec(compile(source, file, "exec", dont_inherit=True), names)
         replace_timers("__main__", self.hook)
+
+    def _test(self) -> None:
+        """Run the script by pytest, whose tests set up and time what they parametrize."""
+        import pytest  # imported here: few scripts need it
+
+        failures = _Failures()
+        # Nothing that belongs to the process: capture, assertions that import otherwise, and the project's own options.
+        plain = ["-s", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-o", "addopts="]
+        status = pytest.main([str(self.script.file), *plain, *self.script.arguments], plugins=[failures])
+        if failures.texts:
+            self.error = f"{len(failures.texts)} tests failed, the first: {failures.texts[0]}"
+        elif status not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
+            self.error = f"pytest ends with status {int(status)}; run pytest {self.script.file.name} to see why"
 
     def _taken(self, call: TimedCall) -> float:
         self._calls.put(call)
@@ -140,6 +161,24 @@ class ScriptRun:
 
     def _refused(self, key: CallKey, reason: str) -> None:
         self.refused[key] = reason
+
+
+@dataclass(eq=False)  # pytest needs plugins that can be hashed
+class _Failures:
+    """A plugin of pytest that keeps the first line of each failure."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self.pytest_runtest_logreport(report)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            message = crash.message.splitlines()[0] if crash else str(report.longrepr).splitlines()[-1]
+            self.texts.append(
+                f"{report.nodeid.rpartition('::')[2].rpartition('/')[2]}: {message.removeprefix('E  ').strip()[:200]}"
+            )
 
 
 @dataclass(frozen=True)

@@ -367,6 +367,72 @@ def test_calls_that_only_one_version_makes_are_new_or_removed(project):
     assert not {outcomes["name=a"], outcomes["name=d"]} & {"new", "removed", "failed"}
 
 
+def test_tests_of_pytest_are_scripts(project):
+    files = {
+        "tiny_kernels/__init__": KERNELS,
+        "benchmark/__init__": "",
+        "benchmark/conftest": """
+            SIZES = {"rows": 4}
+
+            def pytest_addoption(parser):
+                parser.addoption("--rows", type=int, default=4)
+
+            def pytest_configure(config):
+                SIZES["rows"] = config.getoption("--rows")
+        """,
+        "benchmark/utils": """
+            import torch
+            import triton
+            import tiny_kernels
+
+            def bench(dtype, rows):
+                x = torch.ones(rows, 8, dtype=dtype)
+                return triton.testing.do_bench(lambda: tiny_kernels.norm(x))
+        """,
+        "benchmark/test_perf": """
+            import pytest
+            import torch
+            from .conftest import SIZES
+            from benchmark.utils import bench
+
+            @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+            def test_norm(dtype):
+                assert bench(dtype, SIZES["rows"]) > 0
+
+            def test_missing():
+                pytest.fail("there is no such kernel")
+
+            def test_last():
+                bench(torch.float32, 1)
+        """,
+    }
+    folder = project(files)
+    outcome = found(folder, "benchmark/test_perf.py", "--rows", "2")
+    assert outcome.calls == [("dtype=float32", "test_norm"), ("dtype=float64", "test_norm"), ("-", "test_last")]
+    assert [record.state for record in outcome.records.values()] == ["ok"] * 3
+    assert outcome.errors == {HEAD: "1 tests failed, the first: test_missing: Failed: there is no such kernel"}
+    (folder / "benchmark/test_absent.py").write_text("import no_such_library\n")
+    why = "1 tests failed, the first: test_absent.py: ModuleNotFoundError: No module named 'no_such_library'"
+    assert found(folder, "benchmark/test_absent.py").errors == {HEAD: why}
+    (folder / "tiny_kernels/__init__.py").write_text("def norm(x):\n    return x * 1.25\n")
+    report = gated(folder, "benchmark/test_perf.py", variants=("test_norm",), cases=("float32",))
+    assert [(one.outcome, one.key.case) for one in report.cases] == [("failed", "dtype=float32")]  # another result
+
+
+def test_a_script_of_a_package_imports_what_lies_above_it(project):
+    script = """
+        import torch
+        from tiny_kernels import norm
+        from ..utils import bench
+
+        bench(lambda: norm(torch.ones(4, 4)))
+    """
+    helper = "from triton.testing import do_bench\n\ndef bench(function):\n    do_bench(function)\n"
+    files = {"tiny_kernels/__init__": KERNELS, "examples/__init__": "", "examples/utils": helper}
+    outcome = found(project({**files, "examples/norm/main": script}), "examples/norm/main.py")
+    assert (outcome.calls, outcome.errors) == ([("-", "script")], {})
+
+
 def test_a_script_without_a_package_is_under_test_itself(project):
     script = "import torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\ndo_bench(lambda: x * {})\n"
     folder = project({"bench": script.format(2)})
