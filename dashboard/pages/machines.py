@@ -30,6 +30,7 @@ from lockstep.alerts.analysis.ended_machines import ended_machines
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.number_format import whole
 from lockstep.compare.two_sides import toolchain_text
+from lockstep.fleet.in_progress import InProgress, in_progress
 from lockstep.history.model import Commit, Run
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
@@ -71,7 +72,26 @@ def register(app: Dash, store: Store) -> None:
 
     @app.callback(Output("machines-body", "children"), Input("colours", "data"), Input("version", "data"))
     def fill(scheme: Scheme | None, _version: str | None) -> Any:
-        return no_update if scheme is None else body(store.current(), scheme, now_ms())
+        if scheme is None:
+            return no_update
+        results, now = store.current(), now_ms()
+        return [*running(in_progress(store.root, now), now), *body(results, scheme, now)]
+
+
+def running(commits: Sequence[InProgress], now: int) -> list[Any]:
+    """Return a line for each commit that is being measured."""
+    return [
+        html.P(
+            [
+                *("Being measured: ", mono(one.commit[:8]), " on ", mono(one.machine)),
+                f"{one.shard and ', shard '}{one.shard}: {whole(one.records)}"
+                f"{f' of about {whole(one.expected)}' if one.expected else ''} series; the last: "
+                f"{age(one.recorded_at, now)}",
+            ],
+            className="said",
+        )
+        for one in commits
+    ]
 
 
 def body(results: Results, scheme: Scheme, now: int) -> list[Any]:

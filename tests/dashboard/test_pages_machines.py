@@ -13,7 +13,9 @@ from trees import MACHINE, open_store, points_in, record, recorded, write_measur
 from dashboard.charts.series_figure import changed_conditions
 from dashboard.pages import machines
 from dashboard.pages.machine_health import health_of
+from lockstep.fleet.in_progress import in_progress
 from lockstep.history.snapshot_cache import once
+from lockstep.record.file import read_records, write_records
 from lockstep.record.model import Clocks
 
 DAY = 86_400_000
@@ -99,6 +101,24 @@ def test_controls_are_drawn_in_per_cent_of_their_median(here):
     seconds = [run.controls["copy"].seconds for run in results.runs_of("h200")]
     middle = sorted(1 / value for value in seconds)[8]
     assert line["y"] == pytest.approx([100 / value / middle for value in seconds], abs=1e-3)
+
+
+def test_a_commit_that_is_being_measured_is_told_with_what_is_done(tmp_path):
+    """A run writes records after each case, and asv's file at the end of a commit."""
+    commits = commits_of(tmp_path / "repo", 3)
+    shard = tmp_path / "results-shards" / "1-of-2"
+    for folder in (tmp_path / "results", shard):
+        write_history(folder, "h200", commits, lambda n: Here())
+    (shard / "h200" / f"{commits[2][:8]}-lockstep.json").unlink()
+    path = shard / "h200" / f"{commits[2][:8]}-lockstep.provenance.jsonl"
+    provenance, records = read_records(path)
+    write_records(path, provenance, records[:4])
+    now = int(1000 * time.time()) + 180_000
+    found = in_progress(tmp_path / "results", now)
+    said = words(machines.running(found, now))
+    assert ", shard 1-of-2: 4 of about 6 series; the last: 3 min" in said
+    assert commits[2][:8] in said
+    assert in_progress(tmp_path / "results", now + DAY) == [], "the run was killed"
 
 
 def test_a_machine_that_reports_no_more_is_silent(here):
