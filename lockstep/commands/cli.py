@@ -27,6 +27,7 @@ from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import ConfigError, check_config
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
+from lockstep.processes.started_process import PRELOAD
 from lockstep.record.file import RecordError
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.thresholds import ThresholdsError
@@ -91,7 +92,9 @@ def _status(program: str) -> int:
             if not Path(arguments.config).is_file():
                 raise UsageError(f"the configuration file {arguments.config} does not exist")
             os.chdir(Path(arguments.config).parent)
-        check_config(arguments.config)
+        section = check_config(arguments.config)
+        if preload := section.get("preload"):
+            os.environ[PRELOAD] = ",".join(preload)
         expect_results(arguments)
         result = arguments.func(arguments)
         return _verdict(arguments.func, result)

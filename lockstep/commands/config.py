@@ -58,11 +58,12 @@ _KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 _OURS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "packages": (_texts, 'a list of top-level packages, ["your_package"]'),
     "targets": (_texts, 'a list of targets, ["sm_90"]'),
+    "preload": (_texts, 'a list of modules of installed libraries, ["transformers"]'),
 }
 
 
-def check_config(config: str | None) -> None:
-    """Raise if asv's configuration exists but cannot be used.
+def check_config(config: str | None) -> Mapping[str, Any]:
+    """Return the object "lockstep" of asv's configuration, empty without one; raise if it cannot be used.
 
     Args:
         config: the path of ``--config``; without it, the ``CONFIGS`` in the working directory are checked.
@@ -72,6 +73,7 @@ def check_config(config: str | None) -> None:
         asv.util.UserError: asv refuses the version of the configuration's format.
         OSError: the file cannot be read.
     """
+    section: Mapping[str, Any] = {}
     for path in [config] if config else [name for name in CONFIGS if Path(name).exists()]:
         try:
             content = util.load_json(path, js_comments=True)
@@ -90,6 +92,7 @@ def check_config(config: str | None) -> None:
         for key in section:
             if key not in _OURS:
                 raise ConfigError(f'{path}: "lockstep" has no key {key!r}; its keys are {", ".join(_OURS)}')
+    return section
 
 
 def _expect(

@@ -19,6 +19,9 @@ from lockstep.processes.end_with_parent import ended, reap, start
 #: Program of the processes that have imported torch.
 WARM = "lockstep.processes.warm_process"
 
+#: Variable with the modules that these processes import besides torch and Triton.
+PRELOAD = "LOCKSTEP_PRELOAD"
+
 #: The folder from which Lockstep is imported, for ``PYTHONPATH`` of workers.
 HOME = Path(__file__).parents[2]
 

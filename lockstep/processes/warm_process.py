@@ -7,6 +7,9 @@ this process with it.
 This program reads from standard input how to start a worker, as one line of JSON: ``{"module", "arguments",
 "environment", "folder"}``. The lines that follow are the worker's. When the worker has ended, this program sends the
 event ``idle``.
+
+The variable ``PRELOAD`` names further modules to import once, separated by commas: libraries that the code under test
+imports and that do not change from commit to commit.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Any, NoReturn
 
 from lockstep.processes.end_with_parent import PARENT, end_with_parent
 from lockstep.processes.import_torch import load_torch
+from lockstep.processes.started_process import PRELOAD
 
 
 def main() -> None:
@@ -33,8 +37,9 @@ def main() -> None:
     end_with_parent()
     replies = int(sys.argv[2])  # after "--reply"
     load_torch()
-    with contextlib.suppress(ModuleNotFoundError):
-        importlib.import_module("triton")
+    for module in ("triton", *filter(None, os.environ.get(PRELOAD, "").split(","))):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     own = os.getpid()
     # Without a buffer: a buffer would swallow the requests that follow, which are the worker's.
     for line in iter(io.FileIO(0, closefd=False).readline, b""):

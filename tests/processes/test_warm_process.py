@@ -151,3 +151,15 @@ def _is_child(pid):
         return f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+def test_libraries_that_the_configuration_names_are_imported_once(start, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_PRELOAD", "colorsys,no_such_module")
+    loaded = "import sys; answer = 'colorsys' in sys.modules"
+    monkeypatch.setenv("OTHER", "so that a new process starts")
+    first, _ = start()
+    assert _do(first, loaded)
+    first.close()
+    second, _ = start()
+    assert _do(second, loaded)
+    assert second.pid == first.pid
