@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from lockstep.importing.formats import (
     github_action_benchmark,
@@ -41,7 +42,7 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
     """
     try:
         text = path.read_text(encoding="utf-8").removeprefix(github_action_benchmark.PREFIX).strip().removesuffix(";")
-        content = json.loads(text)
+        content = _parsed(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}") from error
     name = format_name or next((name for name, module in FORMATS.items() if module.recognises(content)), "")
@@ -52,3 +53,13 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UnreadableFile(f"{path} is not a whole file of {name}: {what}") from error
+
+
+def _parsed(text: str) -> Any:
+    """Return a JSON file's content; that of several lines of JSON, which PyTorch's HUD also takes, as one list."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        if len(rows := [json.loads(line) for line in text.splitlines() if line.strip()]) < 2:
+            raise
+        return [entry for row in rows for entry in (row if isinstance(row, list) else [row])]

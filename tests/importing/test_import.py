@@ -1,7 +1,8 @@
 """Real files of other tools become asv results, with the numbers that the tools print.
 
 ``nvbench.json`` is part of ``python/scripts/test_ref.json`` of NVIDIA/nvbench at 66212f1d (Apache-2.0), and ``data.js``
-part of the history of invokermain/engin (MIT). pytest-benchmark 5.3.1 and Google benchmark 1.9.5 wrote the others.
+part of the history of invokermain/engin (MIT). ``hud_rows.json`` is ``json-each-row.json`` of the tests of the HUD's
+own uploader (pytorch/test-infra at 236d9a16, BSD). pytest-benchmark 5.3.1 and Google benchmark 1.9.5 wrote the others.
 """
 
 import json
@@ -132,6 +133,18 @@ def test_the_metrics_of_pytorchs_hud(repo, tmp_path):
         "model=sum_floordiv_regression,type=sum_floordiv",
     )
     assert (trend.value.tolist(), trend.benchmark.better) == ([2.0], "neither")
+
+
+def test_a_file_of_pytorchs_hud_may_hold_a_row_a_line(repo, tmp_path, capfd):
+    trends = imported(repo, FILES / "hud_rows.json", "--machine", "runner")
+    assert {key[2]: trend.value.tolist() for key, trend in trends.items()} == {
+        "model=add_loop_eager,type=add_loop,backend=eager": [3086359081],
+        "model=add_loop_eager_dynamic,type=add_loop,backend=eager": [5712213247],
+        "model=add_loop_inductor_dynamic_gpu,type=add_loop,backend=inductor": [40859830085],
+    }
+    (tmp_path / "cut.json").write_text((FILES / "hud_rows.json").read_text()[:600])  # in the middle of a row
+    assert run(repo, tmp_path / "cut.json", "--machine", "runner") == 1
+    assert "cut.json cannot be read" in capfd.readouterr().out
 
 
 def test_what_is_exported_for_the_hud_is_imported_with_the_same_numbers(repo, tmp_path, capsys):
