@@ -47,7 +47,35 @@
   };
   functions.byShape = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
-  components.SeriesLink = (props) =>
+  const phone = window.matchMedia("(max-width: 640px)").matches;
+  functions.rowHeight = () => (phone ? 72 : 30);
+
+  // What a table does once it has rows: on a phone, the first column holds variant and case, so that numbers are in view.
+  const filled = new WeakSet();
+  const fill = ({ api, eGridCell }) => {
+    if (filled.has(api)) return;
+    filled.add(api);
+    const fold = () =>
+      api.applyColumnState({
+        state: [{ colId: "family", width: 168 }, { colId: "change", width: 84 }, ...["variant", "case"].map((colId) => ({ colId, hide: true }))],
+      });
+    if (phone) {
+      setTimeout(fold);
+      api.addEventListener("newColumnsLoaded", () => setTimeout(fold));
+    }
+    // AG Grid tells a screen reader that it is loading, and never that it has finished.
+    const said = eGridCell.closest(".ag-root-wrapper").parentElement.querySelector("[aria-live]");
+    setTimeout(() => said && (said.textContent = `${api.getDisplayedRowCount()} rows`), 1000);
+  };
+
+  components.SeriesLink = (props) => {
+    setTimeout(() => fill(props));
+    const shown = seriesLink(props);
+    const { variant, case: shape } = props.data;
+    return phone ? make("span", { className: "folded" }, shown, make("span", { className: "mono" }, [variant, shape].filter(Boolean).join(" "))) : shown;
+  };
+
+  const seriesLink = (props) =>
     make(
       "a",
       {

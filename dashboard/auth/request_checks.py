@@ -1,19 +1,11 @@
-"""Check every request and set the headers of every answer: form, rates, turns, identity, and protection of writes.
-
-The types of a callback's parameters are what is checked, so a callback names each parameter with its type.
-"""
+"""Check who sends a request, how often, and whether it may write, and set the headers of every answer."""
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
-from typing import Any, get_type_hints
 
 from dash import Dash
 from flask import Flask, Response, abort, g, jsonify, request
@@ -21,121 +13,14 @@ from flask_limiter import Limiter
 from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
 from limits.storage import MemoryStorage
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from werkzeug.exceptions import BadRequest, TooManyRequests
+from werkzeug.exceptions import TooManyRequests
 from wtforms.validators import ValidationError as TokenError
 
+from dashboard.auth.callback_forms import add_checks
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_ids import add_request_ids
 from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
-
-#: Path to which Dash's renderer sends the values of a page.
-PATH = "/_dash-update-component"
-
-
-class _Value(BaseModel):
-    """A property of a component, and its value."""
-
-    id: Any
-    property: str
-    value: Any = None
-
-
-class _Body(BaseModel):
-    """What Dash's renderer sends to a callback."""
-
-    output: str
-    outputs: dict[str, Any] | list[Any] = []
-    inputs: list[_Value] = []
-    state: list[_Value] = []
-    changedPropIds: list[str] = []  # noqa: N815  # Dash's name
-
-
-def add_checks(app: Dash) -> None:
-    """Answer 400 to a callback request that does not match the form and types of any of the app's callbacks."""
-
-    def check() -> None:
-        if request.path == PATH and request.method == "POST" and not _fits(app, request.get_data()):
-            raise BadRequest("No page of this server sends such a request: load the page again.")
-
-    app.server.before_request(check)
-
-
-def _fits(app: Dash, text: bytes) -> bool:
-    try:
-        # Pydantic's parser refuses texts that cannot be encoded (lone surrogates), and deep nesting.
-        body = _Body.model_validate_json(text, strict=True)
-        parts = body.inputs + body.state
-        # Dash fills this map at the first page. Until then no request is refused as unknown.
-        known = getattr(app, "callback_map", {})
-        if body.output not in known:
-            return not known
-        callback = known[body.output]
-        declared = [(one["id"], one["property"]) for one in (*callback["inputs"], *callback["state"])]
-        if [(part.id, part.property) for part in parts] != declared or _has_large_number([p.value for p in parts]):
-            return False
-        _kinds(inspect.unwrap(callback["callback"]), len(parts)).validate_python(tuple(part.value for part in parts))
-    except ValidationError:
-        return False
-    return True
-
-
-@cache
-def _kinds(function: Any, count: int) -> TypeAdapter[Any]:
-    """Return the types of the first ``count`` arguments of a callback, of which the last may be ``*args``."""
-    hints = get_type_hints(function)
-    names = [*inspect.signature(function).parameters]
-    kinds = tuple(hints.get(name, Any) for name in (names + names[-1:] * count)[:count])
-    return TypeAdapter(tuple[kinds], config=ConfigDict(strict=True))  # type: ignore[valid-type]
-
-
-def _has_large_number(value: Any) -> bool:
-    """Return whether a JSON value holds an integer that databases and NumPy cannot store."""
-    if isinstance(value, dict | list):
-        return any(map(_has_large_number, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int) and abs(value) >= 1 << 63
-
-
-#: Maximum number of requests of one client that a worker holds: one is being answered, and the others wait.
-MOST_WAITING = 4
-
-
-def add_turns(server: Flask, client: Callable[[], str]) -> None:
-    """Answer one request of each client to ``/api/`` at a time. Answer 429 if too many wait.
-
-    Args:
-        client: returns the address of the current request's client.
-    """
-    changed = threading.Condition()
-    held: Counter[str] = Counter()
-    answered: set[str] = set()
-
-    @server.before_request
-    def begin() -> tuple[Response, int, dict[str, str]] | None:
-        if not request.path.startswith("/api/"):
-            return None
-        name = client()
-        with changed:
-            if held[name] >= MOST_WAITING:
-                text = f"{MOST_WAITING} other requests of this client are not answered yet: wait for their answers."
-                return jsonify({"error": text}), 429, {"Retry-After": "1"}
-            held[name] += 1
-            changed.wait_for(lambda: name not in answered)
-            answered.add(name)
-        g.turn = name
-        return None
-
-    @server.teardown_request
-    def end(_: BaseException | None) -> None:
-        name = g.pop("turn", None)
-        if name is not None:
-            with changed:
-                answered.remove(name)
-                held.subtract([name])
-                if not held[name]:
-                    del held[name]
-                changed.notify_all()
-
+from dashboard.auth.turns import add_turns
 
 #: Maximum rate of one person or address at one worker. A page loads about forty files.
 RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per minute"}

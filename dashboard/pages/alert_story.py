@@ -8,10 +8,11 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, dcc, html
 from werkzeug.exceptions import BadRequest
 
 from dashboard.address import CommitAddress, link
+from dashboard.pages.controls import optional_menu
 from dashboard.pages.parts import command_block, count, day, mono, table
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.source_diff import Row, Side, source_diff
@@ -20,7 +21,7 @@ from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.model import Alert
 from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.reproduce import ends, measured
-from lockstep.alerts.story import Story, tell
+from lockstep.alerts.story import Story, note_text, tell
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant
 from lockstep.history.model import SeriesKey
@@ -30,6 +31,9 @@ from lockstep.record.commands_to_repeat import installed
 
 #: Maximum number of measured commits that are listed where git does not know the range.
 _MOST_MEASURED = 30
+
+#: Value of the menu of sources for the whole range.
+_RANGE = "range"
 
 #: Cache states that a history measures.
 _CACHES = ("cold", "warm")
@@ -59,7 +63,7 @@ def since(story: Story, alert: Alert, results: Results) -> list[Any]:
 def why(story: Story, alert: Alert, source: bool) -> list[Any]:
     """Return the cause, and the facts before and after with what they usually mean.
 
-    ``source``: with a button that loads the source before and after from the server.
+    ``source``: with a menu that loads the source before and after the range, or a suspect, from the server.
     """
     parts: list[Any] = [html.H2("Why"), html.P(story.why)] if alert.members else []
     if story.facts:
@@ -75,8 +79,10 @@ def why(story: Story, alert: Alert, source: bool) -> list[Any]:
         ]
         parts.append(table(("Kernel", "Figure", "Before", "After", "Usually means"), rows, "Facts before and after"))
     if source and alert.known and alert.before:
-        button = html.Button("Source before and after", id="alert-source", type="button", className="count", n_clicks=0)
-        parts += [html.Div(button, className="counts"), html.Div(id="alert-source-rows")]
+        offered = {_RANGE: f"the whole range {alert.before[:8]}..{alert.after[:8]}"}
+        offered |= {note.commit: note_text(note) for note in story.suspects if len(alert.commits) > 1}
+        source_menu = optional_menu("alert-source", "Source before and after", offered, "", "choose", limit=200)
+        parts += [html.Div(source_menu, className="controls source-of"), html.Div(id="alert-source-rows")]
     return parts
 
 
@@ -131,26 +137,31 @@ def register_source(app: Dash, findings: Findings, service: AlertService) -> Non
 
     @app.callback(
         Output("alert-source-rows", "children"),
-        Input("alert-source", "n_clicks"),
+        Input("alert-source", "value"),
         State("alert-number", "data"),
         prevent_initial_call=True,
     )
-    def show(clicks: int | None, number: int) -> Any:
-        if not clicks:
-            return no_update
+    def show(chosen: str | None, number: int) -> Any:
+        if not chosen:
+            return []
         try:
             alert = service.alerts.alert(number).alert
         except NoSuchAlert as error:
             raise BadRequest(str(error)) from error
-        files = sorted({path for note in tell(alert).suspects for path in note.files})
+        suspects = tell(alert).suspects
+        shown = suspects if chosen == _RANGE else [note for note in suspects if note.commit == chosen]
+        if chosen != _RANGE and not shown:
+            raise BadRequest(f"{chosen} is not a suspect of alert {number}.")
+        before, after = (alert.before, alert.after) if chosen == _RANGE else (f"{chosen}^", chosen)
+        files = sorted({path for note in shown for path in note.files})
         git = Git(findings.repo, timeout_s=_TIMEOUT_S, fetch=False)
         try:
-            rows = source_diff(git, alert.before, alert.after, files or findings.packages)
+            rows = source_diff(git, before, after, files or findings.packages)
         except GitError as error:
             return html.P(f"The source cannot be compared: {error}.", className="dim")
         if not rows:
-            return html.P("No file of the kernel differs between the ends of the range.", className="dim")
-        return side_by_side(rows, alert.before[:8], alert.after[:8])
+            return html.P("No file of the kernel differs.", className="dim")
+        return side_by_side(rows, *(f"{end[:8]}{end[40:]}" for end in (before, after)))
 
 
 def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:

@@ -182,7 +182,7 @@ def _row(tracked: Tracked, now: int) -> list[Any]:
     text = summary(tracked)
     shown = dcc.Link(text, href=link(f"/alert/{tracked.id}"), className="link row", title=headline(alert))
     return [
-        html.Td(str(tracked.id), className="number dim"),
+        html.Td(str(tracked.id), className="number dim only-wide"),
         html.Td(
             [shown, *(html.Div(text, className="dim hint") for text in (explain(alert), also(alert)) if text)],
             className="what",
@@ -190,7 +190,7 @@ def _row(tracked: Tracked, now: int) -> list[Any]:
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
         html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
         html.Td(age(alert.since or tracked.opened_at, now), className="number"),
-        html.Td(str(len(alert.members) or "–"), className="number"),
+        html.Td(str(len(alert.members) or "–"), className="number only-wide"),
         html.Td(alert.range if alert.after else "–", className="mono"),
         html.Td(alert.cause.kind if alert.members else "–"),
         html.Td(alert.owner or "–", className="" if alert.owner else "dim"),

@@ -41,7 +41,7 @@ def grid(name: str, columns: Sequence[Column], rows: int, empty: str) -> Any:
         getRowId="params.data.id",
         dashGridOptions={
             "theme": {"function": "lockstepTheme(themeQuartz)"},
-            "rowHeight": 30,
+            "getRowHeight": {"function": "rowHeight()"},
             "headerHeight": 34,
             "tooltipShowDelay": 300,
             "localeText": {"loadingOoo": "Loading …", "noRowsToShow": empty, "noMatchingRows": "No series match."},

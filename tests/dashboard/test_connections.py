@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from trees import MACHINE, record, write_measurement
 
-from dashboard.auth.request_checks import MOST_WAITING
+from dashboard.auth.turns import MOST_WAITING
 from dashboard.server.serve import KEEP_ALIVE_S
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"

@@ -137,15 +137,28 @@ def test_a_count_has_the_time_of_its_case_beside_it(here, slower):
 
 
 def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
-    def shown(clicks, number=slower.id):
-        return call(here.client, "alert-source-rows.children", [clicks], [number])
+    def shown(chosen, number=slower.id):
+        return call(here.client, "alert-source-rows.children", [chosen], [number])
 
-    text = words(shown(1).json["response"]["alert-source-rows"])
+    text = words(shown("range").json["response"]["alert-source-rows"])
     assert here.commits[11][:8] in text
     assert "kernels/" in text
     assert '"type": "Details"' in text, "folded"
-    assert "alert-source-rows" not in shown(0).json["response"], "the page has just been drawn"
-    assert shown(1, 10**6).status_code == 400
+    assert shown(None).json["response"]["alert-source-rows"]["children"] == [], "the page has just been drawn"
+    assert shown("range", 10**6).status_code == 400
+    assert shown("HEAD").status_code == 400, "not a suspect"
+
+
+def test_the_source_of_each_suspect_is_read_alone(here, slower):
+    [note] = slower.alert.notes
+    other = replace(note, commit=here.commits[11], subject="Commit 11")
+    wide = replace(slower.alert, notes=(note, other), commits=tuple(here.commits[11:13]), before=here.commits[10])
+    text = words(alert.body(replace(slower, alert=wide), here.store.current(), "light"))
+    assert [f'"value": "{value}"' in text for value in ("range", *here.commits[11:13])] == [True] * 3
+    answer = call(here.client, "alert-source-rows.children", [note.commit], [slower.id])
+    text = words(answer.json["response"]["alert-source-rows"])
+    assert f'"{note.commit[:8]}^"' in text
+    assert "kernels/linear" in text
 
 
 def test_the_page_of_a_series_leads_to_the_alert_of_its_change(here, slower):
