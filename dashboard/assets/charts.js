@@ -50,17 +50,12 @@
     Plotly.downloadImage(alone(plot, label), { format: button.dataset.save, filename: name, width, height: height + 80, scale: 2 });
   });
 
-  // Paper is narrower than the screen, and a scrolling table would print only its visible rows. Widths on A4 in pixels.
+  // Paper is narrower than the screen. Widths on A4 in pixels.
   const [HALF, WHOLE] = [480, 990];
-  const grids = () => ["overview-grid", "commit-grid"].filter((name) => document.getElementById(name)).map((name) => dash_ag_grid.getApi(name));
-  let layouts = [];
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: plot.closest(".charts") && plot.closest(".card").clientWidth < WHOLE * 0.7 ? HALF : WHOLE, autosize: false }));
-    layouts = grids().map((grid) => [grid, grid.getGridOption("domLayout")]);
-    layouts.forEach(([grid]) => grid.setGridOption("domLayout", "autoHeight"));
   });
   window.addEventListener("afterprint", () => {
     document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.relayout(plot, { width: null, autosize: true }));
-    layouts.forEach(([grid, layout]) => grid.setGridOption("domLayout", layout));
   });
 })();

@@ -56,7 +56,7 @@
     if (filled.has(api)) return;
     filled.add(api);
     const fold = () =>
-      api.applyColumnState({
+      api.isDestroyed() || api.applyColumnState({
         state: [{ colId: "family", width: 168 }, { colId: "change", width: 84 }, ...["variant", "case"].map((colId) => ({ colId, hide: true }))],
       });
     if (phone) {
@@ -65,7 +65,7 @@
     }
     // AG Grid tells a screen reader that it is loading, and never that it has finished.
     const said = eGridCell.closest(".ag-root-wrapper").parentElement.querySelector("[aria-live]");
-    setTimeout(() => said && (said.textContent = `${api.getDisplayedRowCount()} rows`), 1000);
+    setTimeout(() => api.isDestroyed() || (said.textContent = `${api.getDisplayedRowCount()} rows`), 1000);
   };
 
   components.SeriesLink = (props) => {
@@ -159,6 +159,34 @@
       make("circle", { cx: x(points.length - 1), cy: y(points[points.length - 1]), r: 2.2 })
     );
   };
+
+  // AG Grid draws only the rows in view, and draws others later than a browser prints. So paper gets a plain table.
+  const onPaper = (grid) => {
+    const api = dash_ag_grid.getApi(grid.id);
+    // On a phone the first column holds variant and case.
+    const drawn = (one) => one.isVisible() || (phone && ["variant", "case"].includes(one.getColId()));
+    const columns = api.getColumns().filter((one) => drawn(one) && one.getColDef().cellRenderer !== "Spark");
+    const text = (node, column) => {
+      const { field, valueFormatter } = column.getColDef();
+      const value = node.data[field];
+      if (field === "change") return value == null ? node.data.verdict : `${node.data.sign} ${functions.signed({ value })}`;
+      if (valueFormatter) return api.getCellValue({ rowNode: node, colKey: column, useFormatter: true });
+      return typeof value === "number" ? functions.general({ value }) : value ?? "–";
+    };
+    const table = document.createElement("table");
+    const row = (kind, texts) => {
+      const line = document.createElement("tr");
+      line.append(...texts.map((textContent) => Object.assign(document.createElement(kind), { textContent })));
+      return line;
+    };
+    table.createTHead().append(row("th", columns.map((one) => one.getColDef().headerName)));
+    api.forEachNodeAfterFilterAndSort((node) => node.data && table.append(row("td", columns.map((one) => text(node, one)))));
+    const card = Object.assign(document.createElement("div"), { className: "card table plain on-paper" });
+    card.append(table);
+    grid.before(card);
+  };
+  window.addEventListener("beforeprint", () => document.querySelectorAll(".grid").forEach(onPaper));
+  window.addEventListener("afterprint", () => document.querySelectorAll(".on-paper").forEach((one) => one.remove()));
 
   // A row that the server has not sent yet has no data.
   for (const [name, draw] of Object.entries(components)) components[name] = (props) => (props.data ? draw(props) : null);

@@ -195,6 +195,9 @@ def test_a_page_prints_light_and_whole(visit, site):
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    rows = page.locator(".on-paper tbody tr, .on-paper table > tr")
+    assert (rows.count(), page.locator(".grid").first.is_hidden()) == (6, True), "all rows, not those in view"
+    assert re.search(r"[▲▼] [+−]\d", "".join(rows.all_inner_texts()))
     assert page.locator("header").is_hidden()
     assert page.locator(".controls").is_hidden()
     assert background(page, "body") == 255
