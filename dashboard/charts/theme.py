@@ -166,7 +166,7 @@ def chart_layout(scheme: Scheme) -> dict[str, Any]:
 @remembered
 def suite_styles(results: Results, suite: str) -> dict[str, Style]:
     """Return a style for every variant of the suite, shown or not: a variant keeps its colour if others are hidden."""
-    return styles(sorted({key.variant for key in keys_of(results, suite)}), _baselines(results, suite))
+    return styles(sorted({key.variant for key in keys_of(results, suite)}), baselines(results, suite))
 
 
 def swatch(style: Style) -> Any:
@@ -176,7 +176,8 @@ def swatch(style: Style) -> Any:
     return html.Span(style.glyph, className="swatch", style={"color": colour})
 
 
-def _baselines(results: Results, suite: str) -> set[str]:
+@remembered
+def baselines(results: Results, suite: str) -> set[str]:
     """Return the baselines: a baseline's speedup, measured against itself, is exactly one at every commit."""
     ratios: dict[str, bool] = {}
     for ratio in results.trends(results.series(suite=suite, quantity="speedup")):

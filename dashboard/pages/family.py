@@ -17,7 +17,16 @@ from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
-from dashboard.pages.family_trends import MOST_CASES, chosen, first_cache, first_cases, printed, selected_cases, trends
+from dashboard.pages.family_trends import (
+    MOST_CASES,
+    chosen,
+    first_cache,
+    first_cases,
+    near_variants,
+    printed,
+    selected_cases,
+    trends,
+)
 from dashboard.pages.parts import back_link, count, graph, in_browser, loading, mono, notice, table, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -62,14 +71,16 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
     quantities = quantities_of(results, address.suite)
     names = {quantity: described((), quantity, address.suite).label for quantity in quantities}
     legend = {variant: [swatch(style), variant or address.suite] for variant, style in style_of.items()}
+    selected = _existing(address.cases, cases) or first_cases(
+        results, address.machine, address.suite, l2, cases, findings
+    )
     controls = [
         menu("family-machine", "Machine", machines, address.machine, className="machine"),
         dmc.MultiSelect(
             id="family-cases",
             label="Cases",
             data=[case for case in cases if case],
-            value=_existing(address.cases, cases)
-            or first_cases(results, address.machine, address.suite, l2, cases, findings),
+            value=selected,
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
@@ -87,7 +98,8 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             "family-variants",
             "Variants",
             legend,
-            _existing(address.variants, list(style_of)) or list(style_of),
+            _existing(address.variants, list(style_of))
+            or near_variants(results, address.machine, address.suite, l2, selected),
             "variants",
         ),
     ]

@@ -13,7 +13,7 @@ from dash import html
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import by_date, in_order, sourced
 from dashboard.charts.change_marks import marks, release_marks
-from dashboard.charts.theme import BEST, Scheme, Style, suite_styles, swatch
+from dashboard.charts.theme import BEST, Scheme, Style, baselines, suite_styles, swatch
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, finished, stroke, trend
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -140,6 +140,27 @@ def first_cases(
     """
     known_cases = [case for case, state in informative_cases(results, machine, suite, findings) if case and state == l2]
     return known_cases[:FIRST_CASES] or [case for case in cases if case][:FIRST_CASES]
+
+
+#: A variant is far from the fastest if it takes so many times as long.
+_FAR = 3.0
+
+
+def near_variants(results: Results, machine: str, suite: str, l2: str, cases: Sequence[str]) -> list[str]:
+    """Return the variants that a family page selects, those that take long in each of these cases left out.
+
+    One of them would make flat lines of the others. ``best`` and the baselines stay, and variants without a time.
+    """
+    keys = [key for key in keys_of(results, suite, machine) if key.l2 == l2 and (key.case in cases or not key.case)]
+    times: dict[str, dict[str, float]] = defaultdict(dict)
+    for one in results.trends(results.keys(machine).series_of(keys), last=RECENT):
+        known, newest = _history(one)
+        if known and one.benchmark.unit == "seconds":
+            _, _, variant, case, _ = key_of(one.series, one.benchmark)
+            times[case][variant] = newest
+    near = {name for known in times.values() for name, time in known.items() if time <= _FAR * min(known.values())}
+    far = {name for known in times.values() for name in known} - near - {BEST} - baselines(results, suite)
+    return [name for name in suite_styles(results, suite) if name not in far]
 
 
 def _history(trend: Trend) -> tuple[int, float]:

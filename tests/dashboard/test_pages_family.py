@@ -112,6 +112,18 @@ def test_a_curve_is_shown_before_a_point_and_a_long_time_before_a_short_one(tmp_
     assert '"value": ["M=4,K=8", "M=2,K=8"]' in text
 
 
+def test_a_variant_that_takes_long_in_every_shown_case_is_not_selected(tmp_path):
+    """One slow variant made flat lines of all others."""
+    times = {"fast": 10e-6, "near": 29e-6, "slow": 31e-6, "best": 40e-6}
+    every = {"M=1": times, "M=2": times | {"slow": 12e-6}}
+    rows = [record(name, case, latency=level(time)) for case in every for name, time in every[case].items()]
+    write_measurement(tmp_path / "r", rows)
+    results = open_store(tmp_path / "r").current()
+    near = family_trends.near_variants(results, MACHINE, "linear", "cold", ["M=1"])
+    assert near == ["best", "fast", "near"]
+    assert "slow" in family_trends.near_variants(results, MACHINE, "linear", "cold", ["M=1", "M=2"])
+
+
 def test_what_became_slower_last_is_shown_first(shown):
     store, findings = shown
     results = store.current()
