@@ -182,7 +182,7 @@ SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did n
         # 8 epochs took 120 s. The second round of this case takes 4 more.
         (
             [verdict("same", 0.0, epochs=4), verdict("unsure", 39.0, case="M=1", epochs=4, reason=SHORT)],
-            "1 case .* 180s",
+            "1 case .* 180s or more",
         ),
         # 4 epochs took 120 s. Each of these cases takes 8.
         (
@@ -190,18 +190,21 @@ SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did n
                 verdict("same", 0.0, epochs=4),
                 *(verdict("unsure", case=f"M={n}", reason="the budget did not reach it") for n in (1, 2)),
             ],
-            "2 cases .* 600s",
+            "2 cases .* 600s or more",
         ),
-        ([verdict("unsure", 0.0, epochs=13, reason="out of time after 13 epochs")], "1 case .* 240s"),
-        ([verdict("unsure", reason="the budget did not reach it")], "1 case .* 240s"),
+        ([verdict("unsure", 0.0, epochs=13, reason="out of time after 13 epochs")], "1 case .* 240s or more"),
+        ([verdict("unsure", reason="the budget did not reach it")], "1 case .* 240s or more"),
         # 2 epochs, both thrown out, took 120 s.
-        ([verdict("unsure", voided=2, reason="controls moved in every epoch")], "1 case .* 600s"),
+        (
+            [verdict("unsure", voided=2, reason="controls moved in every epoch")],
+            "1 case .* 600s or more .*; the machine is busy: .* try one case: lockstep gate --base",
+        ),
     ],
 )
 def test_a_run_out_of_time_says_which_budget_would_do(cases, advised):
     told = [one for one in remarks(report(*cases)) if "ran out of time" in one]
     assert len(told) == bool(advised)
-    assert all(re.match(f"{advised} or more", one) for one in told)
+    assert all(re.match(advised, one) for one in told)
     assert "--budget" not in " ".join(remarks(report(*cases, interrupted=True)))
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, Verdict
+from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential_decision import LOOKS
 from lockstep.record.commands_to_repeat import gate
@@ -106,16 +106,17 @@ def again(report: Report) -> str:
     As in ``Report.state``, a failed case comes before a slower case.
     """
     blocking = [verdict for verdict in (*report.of("failed"), *report.regressions) if verdict.blocks]
-    if not blocking:
-        return ""
-    key = blocking[0].key
+    return f"{AGAIN}{_alone(report, blocking[0].key)}" if blocking else ""
+
+
+def _alone(report: Report, key: SeriesKey) -> str:
+    """Return the command that measures one case alone."""
     if report.script:
         versions = f"--base {_ref(report.base)} --head {_ref(report.head)}"
         words = f"--script {shlex.quote(report.script)} {versions} --case {shlex.quote(key.case)}"
-        return f"{AGAIN}lockstep gate {words} --variant {shlex.quote(key.variant)}"
+        return f"lockstep gate {words} --variant {shlex.quote(key.variant)}"
     worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
-    command = gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
-    return f"{AGAIN}{command}"
+    return gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
 
 
 def of_a_slowdown(report: Report) -> list[str]:
@@ -218,8 +219,14 @@ def advice(report: Report) -> str:
     factor = 1 + missing / epochs if epochs > 0 else 2.0
     seconds = math.ceil(factor * report.budget_s / STEP_S) * STEP_S
     cases = f"{len(short)} case{'s' if len(short) > 1 else ''}"
+    moved = next((verdict.key for verdict in short if MOVED in verdict.reason), None)
     return (
         f"{cases} ran out of time: raise the budget to --budget {seconds}s or more (estimated from this run's epochs)"
+        + (
+            f"; the machine is busy: let nothing else run there, or try one case: {_alone(report, moved)}"
+            if moved
+            else ""
+        )
     )
 
 
