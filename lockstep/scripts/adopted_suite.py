@@ -108,7 +108,7 @@ class Adoption:
         """Return the source of a module of suites; "" if no call could be written. ``calls`` are case and variant."""
         several = len(self._suites) > 1
         suites = [_SuiteText(calls, found, self.packages).text(several) for found in self._suites]
-        return _HEAD.format(script=script) + "\n\n\n".join(suites) if suites else ""
+        return _HEAD.format(script=script) + "\n\n".join(suites) if suites else ""
 
 
 def _structure(source: CallSource) -> Any:
@@ -141,7 +141,7 @@ class _SuiteText:
         bytes_ = " + ".join(self._bytes([one.sizes[at] for one in first], first) for at in range(len(first[0].sizes)))
         uses = re.compile(rf"(from|import) ({'|'.join(self.packages) or '-'})\b")
         free = [one for one, of in self.variants.items() if not uses.search(of[0].source.body + of[0].source.prepare)]
-        cases, quick = "".join(f"{_case(one)}, " for one in self._cases()), _case(first[0].axes)
+        cases, quick = ", ".join(map(_case, self._cases())), _case(first[0].axes)
         axes, op = ", ".join(first[0].axes), _method(next(iter(self.variants)))
         drawn = "".join(f'            "{name}": {text},\n' for name, text in draw.items())
         drawn += "".join(f'            "{axis}": {axis},\n' for axis in sorted(self.axes))
@@ -149,7 +149,7 @@ class _SuiteText:
             f"{prepares}class {''.join(part.title() for part in op.split('_'))}(Suite):\n"
             + (f'    op = "{op}"\n' if has_op else "")
             + f'    version = "1"\n    baseline = "{_method((free or list(self.variants))[0])}"\n'
-            f"    cases = ({cases})\n    quick = ({quick},)\n\n"
+            f"    cases = ({cases},)\n    quick = ({quick},)\n\n"
             f"    def draw(self, new, {axes}):\n        return {{\n{drawn}        }}\n\n"
             f"    def cost(self, {axes}):  # state the operations\n"
             f"        return Cost(flops=0.0, bytes=float({bytes_}))\n\n"

@@ -185,6 +185,8 @@ class _Writer:
             return self._made(
                 type(value), {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}
             )
+        if not isinstance(value, type) and hasattr(value, "to_diff_dict"):  # a configuration of transformers
+            return self._made(type(value), value.to_diff_dict())
         name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
         for module in filter(None, [getattr(value, "__module__", None), *_HOMES]):
             if module.partition(".")[0] in self.local or not name.isidentifier():
@@ -232,7 +234,7 @@ class _Writer:
                 positional = [*(one.value for one in keywords), *(self.value(part, name) for part in value)]
                 keywords = []
             elif parameter.kind is parameter.VAR_KEYWORD:
-                keywords += [ast.keyword(key, self.value(part, key)) for key, part in (value or {}).items()]
+                keywords += [ast.keyword(key, self.value(part, key)) for key, part in given.get(name, {}).items()]
             elif value is not default and not (isinstance(value, int | float | str) and value == default):
                 keywords.append(ast.keyword(name, self.value(value, name)))
         return ast.Call(self.value(kind, kind.__name__), positional, keywords)

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from lockstep.scripts.call_source import source_of
 from tests.verb import run_verb
 
 KERNELS = """
@@ -100,7 +101,7 @@ def test_what_is_written_runs_as_written(folder, capfd):
         ("ours_backward", "ours_backward"),
         ("ragged", "ragged"),
     ]
-    assert "cases = (Case(M=32, N=64), Case(M=8, N=64), Case(M=16, N=64), )\n    quick = (Case(M=8, N=64),)" in text
+    assert "cases = (Case(M=32, N=64), Case(M=8, N=64), Case(M=16, N=64),)\n    quick = (Case(M=8, N=64),)" in text
     # The order of the axes in memory is kept; sizes are axes; constants that differ are expressions of axes.
     assert '"x": new.normal(N, M, dtype="float32").permute(1, 0),' in text
     assert "norm = Norm(size=64)" in text.replace("layer", "norm")
@@ -125,3 +126,20 @@ def test_a_script_without_a_call_that_can_be_written_leaves_no_file(folder, capf
     assert run_verb("adopt", "benchmarks") == 3
     assert "left out: Ours: file is a _io.TextIOWrapper, which has no source" in capfd.readouterr().out
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == ["benchmarks", "tiny_kernels"]
+
+
+class Config:
+    """As transformers' configurations: made of keywords, and known by what differs from the defaults."""
+
+    def __init__(self, size=1, **kwargs):
+        self.size = size
+
+    def to_diff_dict(self):
+        return {"size": self.size, "model_type": "tiny"}
+
+
+def test_a_configuration_of_transformers_is_written_by_what_differs():
+    config = Config(size=3)
+    source = source_of(lambda: [config.size], ())
+    assert source.body == f"from {__name__} import Config\nreturn [Config(size=3).size]"
+    assert source.result("cpu")[1] == [3]
