@@ -78,7 +78,9 @@ def form(security: RequestSecurity) -> Any:
         sign_in = ["To act on this alert, ", security.sign_in_hint, "."]
     labels = {**ACTIONS, "comment": "Comment"}
     buttons = [
-        dmc.Button(text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0)
+        dmc.Button(
+            text, id=f"alert-{name}", variant="default", size="compact-sm", n_clicks=0, disabled=name != "comment"
+        )
         for name, text in labels.items()
     ]
     form = [

@@ -152,7 +152,8 @@ def body(
         figure = scatter([comparison[place] for place in timed[:MOST_POINTS].tolist()], scheme)
         # New results keep the reader's zoom.
         figure["layout"]["uirevision"] = str(chosen)
-        figure["layout"]["meta"] = " → ".join(f"{side.machine} {side.commit[:8]}" for side in (base, head))
+        sides = ((base, base_run.measured_at), (head, head_run.measured_at))
+        figure["layout"]["meta"] = " → ".join(f"{side.machine} {side.commit[:8]} {day(at)}" for side, at in sides)
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Cases, the loudest first"))

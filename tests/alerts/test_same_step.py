@@ -7,6 +7,7 @@ from alerting import COMMITS, alerts, queued, series, step, told
 
 from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.analysis.grouping import group
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
@@ -27,7 +28,12 @@ def foreign(family, machine="h200"):
 
 def stories(*steps, owners=()):
     """Return the families and machines of each story, the gravest first."""
-    changes = [replace(one, owner=owner) for one, owner in zip(told(*steps), owners or [""] * len(steps), strict=True)]
+    every = zip(told(*steps), owners or [""] * len(steps), strict=True)
+    return of_changes([replace(one, owner=owner) for one, owner in every])
+
+
+def of_changes(changes):
+    """Return the families and machines of each story of these changes, the gravest first."""
     found = sorted(group(changes, COMMITS), key=rank_of, reverse=True)
     gathered = {}
     for one in found:
@@ -74,6 +80,17 @@ def test_a_toolchain_slows_all_families_of_its_machine():
     ]
     assert stories(*told_steps) == [["linear h200", "kda h200"]]
     assert len(stories(told_steps[0], steps[1])) == 2, "the commit slowed the second"
+
+
+def test_most_modules_of_a_machine_that_move_in_one_range_are_one_story_unless_their_code_changed():
+    """GitHub's runners got slower for ten classes of django at once: they were ten rows."""
+    steps = [step(9 + at % 2, 12, by=0.1, name=foreign(f"m{at}.Read"), touched=None) for at in range(3)]
+    unknown = [step(*ends, name=foreign("m4.Read"), touched=None) for ends in ((15,), (17, 18))]
+    changes = [replace(one, cause=Cause("unknown cause", "")) for one in told(*steps, *unknown)]
+    assert sorted(len(story) for story in of_changes(changes)) == [1, 1, 3]
+    assert sorted(len(story) for story in of_changes(changes[:2])) == [1, 1]
+    own = [replace(one, cause=Cause("own commit", "")) for one in changes]
+    assert {len(story) for story in of_changes(own)} == {1}
 
 
 @pytest.mark.parametrize("quantity", ["host", "error"])

@@ -15,7 +15,7 @@ from lockstep.alerts.cause.found_change import CODE
 from lockstep.alerts.model import Alert
 from lockstep.record.quantity import APART
 
-#: Least number of families that move between levels at one commit if the machine does.
+#: Least number of families that move at one commit if their machine is the probable reason.
 _SEVERAL = 3
 
 #: Milliseconds between the dates of one step, if only dates order the commits.
@@ -27,7 +27,7 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
 
     An alert shows the same step as a graver one if their ranges overlap, owner and kinds of cause and quantity agree,
     and it shares one of these with an alert of that step: the family on another machine; machine, last commit and
-    module; the only possible culprit; or a machine that is the cause.
+    module; the only possible culprit; or the machine, if it is the cause or most of its modules move (``_together``).
 
     Args:
         position: the position of each commit in the history.
@@ -37,15 +37,17 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
     stories: dict[int, list[int]] = {}
     # A dense history has tens of thousands of alerts, of which few are open.
     slower = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
+    together = _together([alerts[at] for at in slower], position)
     for place in sorted(slower, key=lambda at: -rank_of(alerts[at])):
-        alert, keys = alerts[place], list(_keys(alerts[place]))
+        alert = alerts[place]
+        keys = list(_keys(alert, alert.fingerprint in together))
         candidates = dict.fromkeys(at for key in keys for at in first[key])
         same = (at for at in candidates if _same_step(alert, [alerts[one] for one in stories[at]], position))
         leader = next(same, place)
         stories.setdefault(leader, []).append(place)
         for key in keys:
             first[key][leader] = None
-        if leader == place and (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
+        if (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
             doubt = "most families of the machine return to earlier levels at that commit"
             told[place] = replace(alert, doubt=doubt)
     for places in stories.values():
@@ -56,13 +58,31 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
     return told
 
 
-def _keys(alert: Alert) -> Iterator[tuple[str, ...]]:
+def _together(alerts: Sequence[Alert], position: Mapping[str, int]) -> set[str]:
+    """Return the fingerprints of alerts in whose range most modules of the machine move, without a cause in their code.
+
+    Most are at least three, and half of the machine's modules that have such alerts.
+    """
+    blind = [alert for alert in alerts if alert.cause.kind in CODE and alert.cause.kind != "own commit"]
+    of_machine: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for alert in blind:
+        of_machine[alert.machine].append((_module(alert), *_ends(alert, position)))
+    found = set()
+    for alert in blind:
+        begin, end = _ends(alert, position)
+        moved = {module for module, first, last in of_machine[alert.machine] if first <= end and begin <= last}
+        if len(moved) >= max(_SEVERAL, len({module for module, *_ in of_machine[alert.machine]}) / 2):
+            found.add(alert.fingerprint)
+    return found
+
+
+def _keys(alert: Alert, together: bool) -> Iterator[tuple[str, ...]]:
     """Yield what an alert shares with the alerts that may show the same step."""
     kind = "code" if alert.cause.kind in CODE else alert.cause.kind
     shared = (kind, APART.get(alert.members[0].series.quantity, ""), alert.owner)
     yield "family", alert.family, *shared
     yield "module", _module(alert), alert.machine, alert.after, *shared
-    if kind != "code":
+    if kind != "code" or together:
         yield "machine", alert.machine, *shared
     elif len(alert.suspects) == 1:
         yield "commit", alert.suspects[0], *shared
