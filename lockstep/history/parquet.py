@@ -142,13 +142,15 @@ def mergeable(parts: Sequence[Part], live: Mapping[str, int]) -> list[list[Part]
         parts_by_folder.setdefault(part.folder, []).append(part)
     for folder_parts in parts_by_folder.values():
         stale = [part for part in folder_parts if part.rows > 2 * live.get(part.name, 0)]
-        # Add parts from small to large while the next part is at most twice as large as all parts so far. So large
-        # parts are rarely rewritten.
+        # Add parts from small to large while too many would be left, or the next part is at most twice as large as all
+        # parts so far. So large parts are rarely rewritten.
         small, weight = 1, folder_parts[0].rows
-        while small < len(folder_parts) and folder_parts[small].rows <= 2 * weight:
+        while small < len(folder_parts) and (
+            len(folder_parts) - small >= MOST_PARTS or folder_parts[small].rows <= 2 * weight
+        ):
             weight += folder_parts[small].rows
             small += 1
-        chosen = folder_parts[: max(small, 2)] if len(folder_parts) > MOST_PARTS else []
+        chosen = folder_parts[:small] if len(folder_parts) > MOST_PARTS else []
         chosen += [part for part in stale if part not in chosen]
         if chosen:
             groups.append(chosen)

@@ -17,13 +17,14 @@ import resource
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from urllib.parse import quote
 
 from dash import Dash
 from read_pages import Reader, Seen
+from time_store import bytes_read
 
 from dashboard.address import CommitAddress, SeriesAddress
 from dashboard.server.app import create_app
@@ -43,23 +44,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cache", type=Path, help="keep the store's cache here")
+    parser.add_argument("--pending", action="store_true", help="ask before the results are analysed")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="ask only what these names say")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         cache = args.cache or Path(scratch)
-        began = time.perf_counter()
-        runner = get_context("spawn").Process(target=analyse, args=(args.folder, cache))
-        runner.start()
-        runner.join()
-        print(f"read and analysed in {time.perf_counter() - began:.1f} s")
+        if not args.pending:
+            began = time.perf_counter()
+            runner = get_context("spawn").Process(target=analyse, args=(args.folder, cache))
+            runner.start()
+            runner.join()
+            print(f"read and analysed in {time.perf_counter() - began:.1f} s")
         store = Store.open(args.folder, cache=cache, patience=0.2)
         results = store.current()
         machine = next(iter(results.machines))
         findings = Findings(store.cache, args.folder)
-        if findings.of_machine(results, machine) is None:
+        if findings.of_machine(results, machine) is None and not args.pending:
             raise SystemExit("the analysis left nothing")
         collect_seldom()
         service = AlertService(AlertStore(Database(cache / "alerts.sqlite")))
-        ask(results, machine, Local(create_app(store, service, findings=findings)))
+        ask(results, machine, Local(create_app(store, service, findings=findings)), args.only)
         print(f"memory      {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB at most")
 
 
@@ -89,7 +93,7 @@ class Local(Reader):
         return body
 
 
-def ask(results: Results, machine: str, reader: Reader) -> None:
+def ask(results: Results, machine: str, reader: Reader, only: Sequence[str] | None) -> None:
     """Print what each page's answer takes."""
     draw = random.Random(1)
     keys = sorted(results.keys(machine).keys)
@@ -178,13 +182,13 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         "feed": lambda: reader.get("/feed.atom"),
         "metrics": lambda: reader.get("/metrics"),
     }
-    for name, question in questions.items():
-        times, cpu, size = [], [], 0
+    for name, question in ((name, questions[name]) for name in only or questions):
+        times, cpu, size, read = [], [], 0, 0
         for _ in range(41):
             if "poll" in name:
                 # A scan of the files is part of it; the store believes what it saw for so long.
                 time.sleep(0.25)
-            began, before = time.perf_counter(), time.process_time()
+            began, before, had = time.perf_counter(), time.process_time(), bytes_read()
             try:
                 answer = question()
             except LookupError as missing:
@@ -192,6 +196,7 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
                 break
             times.append(1e3 * (time.perf_counter() - began))
             cpu.append(1e3 * (time.process_time() - before))
+            read = read or bytes_read() - had
             size = len(answer) if isinstance(answer, bytes) else len(json.dumps(answer))
         if not times:
             continue
@@ -199,7 +204,10 @@ def ask(results: Results, machine: str, reader: Reader) -> None:
         rest, rest_cpu = sorted(rest), sorted(rest_cpu)
         wall = f"first {first:.0f} ms, then median {rest[20]:.0f} ms, p95 {rest[37]:.0f} ms"
         used = f"CPU first {first_cpu:.0f} ms, median {rest_cpu[20]:.0f} ms, p95 {rest_cpu[37]:.0f} ms"
-        print(f"{name:17} {wall}; {used}; {size / 1000:.1f} kB", flush=True)
+        print(
+            f"{name:17} {wall}; {used}; {size / 1000:.1f} kB; {read / 1e6:.1f} MB read first",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 from lockstep.history import ingest
 from lockstep.history import parquet as parts
 from lockstep.history.cache_folder import lock_of
-from lockstep.history.cache_manifest import read_manifest
-from lockstep.history.parquet import PartChecks
+from lockstep.history.cache_manifest import Part, read_manifest
+from lockstep.history.parquet import MOST_PARTS, PartChecks, mergeable
 from lockstep.history.reader import Reader
 from lockstep.history.scan import scan
 from lockstep.history.store import Store, StoreError, default_cache
@@ -339,6 +339,17 @@ def test_an_error_of_a_reading_process_is_the_stores(tmp_path, monkeypatch):
 def test_queries_share_the_footers_of_parts(tmp_path):
     setting = Reader(tmp_path, PartChecks())._cursor().execute("SELECT current_setting('parquet_metadata_cache')")
     assert setting.fetchone() == (True,)
+
+
+def test_one_merge_leaves_few_parts():
+    """A small part beside large ones must not leave the merge of the large ones to a refresh without news."""
+    sizes = [50_000, *[830_000] * 17]
+    parts = [Part(str(place), "box", rows) for place, rows in enumerate(sizes)]
+    [merged] = mergeable(parts, {part.name: part.rows for part in parts})
+    left = [part for part in parts if part not in merged]
+    left.append(Part("new", "box", sum(part.rows for part in merged)))
+    assert len(left) <= MOST_PARTS
+    assert mergeable(left, {part.name: part.rows for part in left}) == []
 
 
 def test_a_process_that_reads_files_prints_no_progress_of_duckdb(tmp_path):
