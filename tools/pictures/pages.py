@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, link
 
-#: The recorded machine; the commit at which ``w4a16.planes`` became slower at 256 tokens; the commit measured before
-#: it.
-MACHINE = "h200-unlocked"
-SLOWER, BEFORE = "177708fb0c5c8a28555b8de761c72203ad71ba0b", "267e5d017b95edb517c029a18ba9a577045cf94a"
+#: The recorded machine; the last commit of the range in which ``w4a16.ring`` became slower at one token; the commit
+#: measured before the range.
+MACHINE = "h200-x4-unlocked"
+SLOWER, BEFORE = "998e0d48ecadb1d380a8e77bd6a8b911fcd7ff0c", "e6b7c47741a14a152e9f1a8443d2a3012a9c571d"
 
 #: Elements that exist once a chart has its points, the table of families its cells, a table its rows.
 TRACE, CELL, ROW = ".scatterlayer .trace path", ".families .cell", ".ag-center-cols-container .ag-row"
@@ -39,8 +39,8 @@ def pages(alert: int) -> tuple[Page, ...]:
     Args:
         alert: number of the alert that is shown.
     """
-    case = "M=256,K=8192,N=8192,group=128"
-    series = SeriesAddress(MACHINE, "w4a16", "planes", case, "cold")
+    case = "M=1,K=8192,N=8192,group=128"
+    series = SeriesAddress(MACHINE, "w4a16", "ring", case, "cold")
     compare = link("/compare", bm=MACHINE, bc=BEFORE, hm=MACHINE, hc=SLOWER)
     return (
         Page("overview", OverviewAddress(MACHINE, "cold", "all").link(), (CELL, ROW)),
