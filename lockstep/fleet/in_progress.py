@@ -48,15 +48,18 @@ def in_progress(results: Path, now: int) -> list[InProgress]:
         times = {path: path.stat().st_mtime_ns // 1_000_000 for path in folder.glob(f"*{SUFFIX}")}
         done = [path for path in times if path.with_name(path.name.removesuffix(SUFFIX) + ".json").is_file()]
         for path in sorted(path for path, time in times.items() if path not in done and now - time < _ENDED):
-            lines = _lines(path)
+            try:
+                lines = _lines(path)
+                commit = str(json.loads(lines[0])["commit"])
+            except (OSError, ValueError, TypeError, LookupError):
+                continue  # a damaged file; whoever measures this commit again reports it
             expected = len(_lines(max(done, key=times.__getitem__))) - 1 if done else 0
             name = "" if shard == results else shard.name
-            commit = json.loads(lines[0])["commit"]
             found.append(InProgress(folder.name, name, commit, len(lines) - 1, expected, times[path]))
     return found
 
 
 def _lines(path: Path) -> Sequence[str]:
     """Return the line of the provenance and those of the records."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return [line for line in lines if not line.startswith(('{"common"', '{"kernels"'))]

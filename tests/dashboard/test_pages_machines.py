@@ -119,6 +119,9 @@ def test_a_commit_that_is_being_measured_is_told_with_what_is_done(tmp_path):
     assert ", shard 1-of-2: 4 of about 6 series; the last: 3 min" in said
     assert commits[2][:8] in said
     assert in_progress(tmp_path / "results", now + DAY) == [], "the run was killed"
+    for damaged in ("", "[]", '{"commit"', "\xff"):
+        path.write_text(damaged, encoding="latin-1")
+        assert in_progress(tmp_path / "results", now) == []
 
 
 def test_a_machine_that_reports_no_more_is_silent(here):
