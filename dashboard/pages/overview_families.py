@@ -41,7 +41,7 @@ _HEAD = {
 
 
 def families(results: Results, statuses: Statuses) -> Any:
-    """Return the table of families, those with new failures and slowdowns first; ``None`` without any series.
+    """Return the table of families: new failures and slowdowns first, the largest first; ``None`` without any series.
 
     Args:
         statuses: the statuses of one machine's series of one quantity.
@@ -54,7 +54,7 @@ def families(results: Results, statuses: Statuses) -> Any:
     of_shapes = [_of_each_shape(one) for one in members]
     trends = _trends(results, [key for _, best in of_shapes for key in best.rows.keys])
     rows = [_Family(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=True)]
-    rows.sort(key=lambda row: (row.loudness, row.name))
+    rows.sort(key=lambda row: (row.loudness, -row.lost, row.name))
     cells = [[row.cells.get(name, html.Td("–", className="dim")) for name in _HEAD] for row in rows]
     slower, faster = (word(verdict, shown.rows.units[0]) for verdict in ("slower", "faster"))
     # Beside a speedup, a falling line of times looks like a loss.
@@ -87,6 +87,7 @@ class _Family:
         self.name = key.suite
         alarming = members.news | members.are("slower")
         self.loudness = int(members.verdict[alarming].min(initial=len(LOUDEST)))
+        self.lost = float(np.nanmax(members.worse[alarming], initial=0.0))
         self.cells: dict[str, Any] = {
             "Family": html.Td(
                 dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")

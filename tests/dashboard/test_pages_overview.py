@@ -194,6 +194,30 @@ def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
     assert "data:image/svg+xml" in text
 
 
+def test_the_family_that_lost_most_comes_first(tmp_path):
+    commits = commits_of(tmp_path / "repo", 30)
+    root = tmp_path / "repo" / "results"
+    write_foreign(root, "runner", commits, lambda n: 1.4e-3 if n >= 15 else 1e-3)
+    sorting, arrays = "sorting.TimeSort.time_sort", "arrays.TimeArrays.time_sort"
+
+    def scaled(part, factor):
+        return part * factor if isinstance(part, float) else [scaled(one, factor) for one in part]
+
+    for number, commit in enumerate(commits):
+        [path] = (root / "runner").glob(f"{commit[:8]}-*.json")
+        file = json.loads(path.read_text())
+        row = dict(zip(file["result_columns"], file["results"][sorting], strict=False))
+        numbers = [name for name in row if name in ("result", "samples") or name.startswith(("stats_ci", "stats_q"))]
+        row |= {name: scaled(row[name], 1.1 / 1.4 if number >= 15 else 1.0) for name in numbers}
+        file["results"][arrays] = list(row.values())
+        path.write_text(json.dumps(file))
+    table = json.loads((root / "benchmarks.json").read_text())
+    (root / "benchmarks.json").write_text(json.dumps(table | {arrays: table[sorting] | {"name": arrays}}))
+    store = open_store(root, repo=tmp_path / "repo", cache=tmp_path / "cache")
+    here = store, analysed(store, tmp_path / "repo")
+    assert list(cells(families(store.current(), stand(here, "runner")))) == [sorting, arrays]
+
+
 def test_a_series_that_ends_does_not_move_the_trend_of_a_family():
     def trend(commits, values):
         points = np.array(commits), np.array(values, dtype=float), np.zeros(len(commits))
