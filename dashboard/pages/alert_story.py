@@ -48,7 +48,10 @@ def since(story: Story, alert: Alert, results: Results) -> list[Any]:
         return []
     words: list[Any] = [story.since]
     if alert.before:
-        href = link("/compare", bm=alert.machine, bc=alert.before, hm=alert.machine, hc=alert.after)
+        ends = {"bm": alert.machine, "bc": alert.before, "hm": alert.machine, "hc": alert.after}
+        # A baseline has no ratio to itself, and a machine that is silent has no series.
+        worst = [{"quantity": one.series.quantity, "suite": one.series.suite} for one in alert.members[:1]]
+        href = link("/compare", **ends, **(worst[0] if worst else {}))
         words += [" · ", dcc.Link("compare the ends", href=href, className="link")]
     parts: list[Any] = [html.H2("Since when"), html.P(words)]
     if not story.suspects:

@@ -121,6 +121,7 @@ def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slow
     ):
         assert told in text, told
     assert text.count('"scatter"') == 3
+    assert re.search(r"/compare\?bm=[^\"]+&quantity=(speedup|latency)&suite=linear\"", text), "the alert's own quantity"
     ends = f"--base {here.commits[11][:12]} --head {here.commits[12][:12]}"
     assert f"lockstep gate {ends} --family linear --case M=" in text
 
