@@ -28,6 +28,9 @@ _USED, _UNUSED = 86_400.0, 7 * 86_400.0
 #: Ending of the name of a folder that was moved aside. ``sweep_caches`` deletes it later, like any unused cache.
 _ASIDE = ".damaged"
 
+#: The inode, the size and the times of a file or folder. Every write of a file changes one of them.
+Stamp = tuple[int, int, int, int]
+
 
 class StoreError(Exception):
     """The store's cache cannot be used. The message says where the cache is and what to do."""
@@ -81,6 +84,15 @@ def identity(cache: Path) -> int:
     with suppress(OSError):
         return cache.stat().st_ino
     return 0
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of a file or folder; ``None`` if it cannot be examined."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def move_aside(cache: Path, damaged: int, reason: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from numpy.typing import NDArray
 
-from lockstep.history.cache_folder import DamagedCache
+from lockstep.history.cache_folder import DamagedCache, Stamp, stamp_of
 from lockstep.history.cache_manifest import Part
 from lockstep.history.columns import COLUMNS, FilePoints, Kind, joined
 
@@ -29,9 +29,6 @@ _GRACE = 600.0
 _MOST_VERIFIED = 10_000
 
 _BLOCK = 1 << 20
-
-#: The inode, the size and the times of a file. Every write changes one of them.
-Stamp = tuple[int, int, int, int]
 
 _TYPES: Mapping[Kind, str] = {
     "key": "BIGINT",
@@ -89,15 +86,6 @@ class PartChecks:
         """Return whether a part is missing, or was written after it was verified. No content is read."""
         stamps = ((part, stamp_of(part)) for part in parts)
         return any(stamp is None or self._verified.get(part, stamp) != stamp for part, stamp in stamps)
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """Return the stamp of a file; ``None`` if it cannot be examined."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _checksum(path: Path) -> str:

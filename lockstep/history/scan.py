@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockstep.history.benchmarks_file import TABLE
+from lockstep.history.cache_folder import Stamp as FolderStamp
+from lockstep.history.cache_folder import stamp_of
 from lockstep.history.problems import Problem
 from lockstep.history.validation import short_name
 from lockstep.record.file import SUFFIX
@@ -16,6 +19,10 @@ from lockstep.record.file import SUFFIX
 Stamp = tuple[int, int, int, int]
 
 _NO_FILE = (0, 0)
+
+#: Seconds without a change after which the times of folders show the next one. Until then somebody may be writing a
+#: file, and two changes may get the same time.
+_SETTLED_S = 10.0
 
 #: asv's file with the strings of a machine.
 _MACHINE = "machine.json"
@@ -29,11 +36,21 @@ class Scan:
         files: modification times and sizes of the result files, by path relative to the folder.
         tables: modification time and size of each ``benchmarks.json``, by path relative to the folder.
         problems: entries that cannot be examined, and provenance files without a result file.
+        folders: the ``stamp_of`` each folder before it was listed. It changes when an entry is added or removed.
     """
 
     files: dict[str, Stamp]
     tables: dict[str, tuple[int, int]]
     problems: tuple[Problem, ...]
+    folders: Mapping[Path, FolderStamp | None] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing in the folder has changed within the last seconds."""
+        times = [stamp[0] for stamp in (*self.files.values(), *self.tables.values())]
+        times += [stamp[2] for stamp in self.files.values()]
+        times += [stamp[2] for stamp in self.folders.values() if stamp]
+        return max(times, default=time.time_ns()) < time.time_ns() - 1e9 * _SETTLED_S
 
 
 def scan(root: Path) -> Scan:
@@ -47,9 +64,11 @@ def scan(root: Path) -> Scan:
         return Scan({}, {}, (Problem(short_name(root.name), "the folder does not exist", weight="part"),))
     files: dict[str, Stamp] = {}
     tables: dict[str, tuple[int, int]] = {}
+    folders: dict[Path, FolderStamp | None] = {}
     waiting: list[tuple[Path | os.DirEntry[str], str]] = [(root, "")]
     while waiting:
         folder, location = waiting.pop()
+        folders[Path(folder)] = stamp_of(Path(folder))
         entries = list(_entries(folder, short_name(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
         if TABLE in names and names[TABLE].is_file(follow_symlinks=not location):
@@ -63,7 +82,7 @@ def scan(root: Path) -> Scan:
                     waiting.append((entry, entry_location))
             elif not location and entry.is_dir():
                 problems.append(Problem(short_name(entry_location), "the entry is a link, not a folder", weight="part"))
-    return Scan(files, tables, tuple(problems))
+    return Scan(files, tables, tuple(problems), folders)
 
 
 def _files(

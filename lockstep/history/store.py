@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -14,6 +14,7 @@ from pathlib import Path
 from lockstep.history.benchmarks_file import read_tables
 from lockstep.history.cache_folder import (
     DamagedCache,
+    Stamp,
     StoreError,
     code_digest,
     default_cache,
@@ -22,12 +23,13 @@ from lockstep.history.cache_folder import (
     move_aside,
     moved_aside,
     only_one,
+    stamp_of,
     sweep_caches,
 )
 from lockstep.history.cache_manifest import Manifest, read_manifest
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
-from lockstep.history.parquet import PartChecks, Stamp, merge_parts, mergeable, stamp_of, sweep
+from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
@@ -43,6 +45,9 @@ _OLD = 60.0
 
 #: Seconds after which what was read so far is saved, because this process may be killed.
 _SAVE_S = 1.0
+
+#: Multiple of ``patience`` after which every file is looked at, although no folder has changed.
+_EVERY_FILE = 30.0
 
 #: Seconds after a failed refresh until the next one.
 _RETRY_S = 5.0
@@ -99,7 +104,9 @@ class Store:
         self._checks = PartChecks()
         self._reader = Reader(cache / "spill", self._checks)
         self._lock = threading.Lock()
-        self._looked = 0.0
+        self._looked = self._looked_at_files = 0.0
+        #: The stamps of folders and files at the last look at every file. A change of one makes the next look due.
+        self._stamps: Mapping[Path, Stamp | None] = {}
         #: Why the last refresh failed, and the time of that refresh.
         self.trouble = Trouble()
         self._tried = 0.0
@@ -158,6 +165,8 @@ class Store:
     def current(self) -> Results:
         """Return a snapshot of the results that is at most ``patience`` seconds old.
 
+        A file that is written in place long after its folder changed may take ``_EVERY_FILE`` times as long to show.
+
         While one thread refreshes the cache, other threads get the previous snapshot. If the cache is damaged or gone,
         they wait until it is made again. While the cache cannot be refreshed, for the reason in ``trouble``, the
         previous snapshot stays.
@@ -176,7 +185,10 @@ class Store:
         try:
             looked = self._snapshot is not None and time.monotonic() - self._looked < self._patience
             if not looked or self._checks.failed:
-                self._refresh(wait=self._snapshot is None)
+                if self._unchanged():
+                    self._looked = time.monotonic()
+                else:
+                    self._refresh(wait=self._snapshot is None)
                 self.trouble.end()
         except StoreError as error:
             if self._snapshot is None or self._checks.failed:
@@ -187,6 +199,12 @@ class Store:
             self._lock.release()
         assert self._snapshot is not None
         return self._snapshot
+
+    def _unchanged(self) -> bool:
+        """Return whether folders and the cache are as they were at the last look at every file."""
+        recent = time.monotonic() - self._looked_at_files < _EVERY_FILE * self._patience
+        current = bool(self._stamps) and not self._checks.failed and not self.trouble.text
+        return recent and current and self._whole() and all(stamp_of(path) == of for path, of in self._stamps.items())
 
     def _refresh(self, wait: bool) -> Refreshed:
         began = time.perf_counter()
@@ -235,6 +253,8 @@ class Store:
         """
         self.cache.mkdir(parents=True, exist_ok=True)
         read = 0, 0, 0
+        self._stamps, self._looked_at_files = {}, time.monotonic()
+        stamps = {**current.folders, **({path: stamp_of(path)} if (path := self._thresholds) else {})}
         with only_one(lock_of(self.cache), wait) as alone:
             self._folder = identity(self.cache)
             if alone:
@@ -243,6 +263,8 @@ class Store:
         # A manifest that another process is making again has no order of commits yet. It holds too few results.
         if manifest.line_state or self._snapshot is None:
             self._load(manifest, current)
+        if alone and self._known and current.settled:
+            self._stamps = {**stamps, self._manifest: self._known[0]}
         return read
 
     def _read_manifest(self, alone: bool) -> Manifest:

@@ -106,6 +106,33 @@ def test_the_files_are_looked_at_no_more_often_than_asked(tmp_path):
     assert store.current() is first
 
 
+def test_files_of_folders_that_did_not_change_are_looked_at_seldom(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr("lockstep.history.store.scan", lambda root: looks.append(root) or scan(root))
+    monkeypatch.setattr("lockstep.history.store._EVERY_FILE", float("inf"))
+    store = open_store(tmp_path / "results", patience=1e-9)
+    path = write_measurement(store.root, [record()], proof=False)
+    for _ in range(3):
+        store.current()
+    assert len(looks) == 3, "somebody may still be writing a file"
+    monkeypatch.setattr("lockstep.history.scan._SETTLED_S", -1.0)
+    first = store.current()
+    assert store.current() is store.current() is first
+    assert len(looks) == 4
+    write_measurement(store.root, [record()], commit="f" * 40, date=DATE + 1, proof=False)
+    assert len(every_row(store.current())) == 2
+    another = open_store(store.root, cache=store.cache.parent)
+    another.current()
+    path.unlink()
+    another.current()
+    assert len(every_row(store.current())) == 1
+    seven = [record(latency=Estimate(7e-6, 6e-6, 8e-6))]
+    write_measurement(store.root, seven, commit="f" * 40, date=DATE + 1, proof=False)
+    assert [row.latency.value for row in every_row(store.current())] == [5e-6]
+    monkeypatch.setattr("lockstep.history.store._EVERY_FILE", 0.0)
+    assert [row.latency.value for row in every_row(store.current())] == [7e-6]
+
+
 def test_many_small_changes_do_not_make_many_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "_GRACE", -1.0)
     store = open_store(tmp_path)
