@@ -99,6 +99,17 @@ def test_more_cases_and_a_better_place_stay_the_same_alert(store):
     assert whats(store) == ["opened", "revised"]
 
 
+def test_groups_of_one_analysis_that_join_keep_all_their_series(store):
+    one, two = step(9, 12), step(12, name=series(case="M=1,K=64"))
+    current = CurrentAlerts([*alerts(one), *alerts(two)], {"h200": COMMITS})
+    store.sync(current, TODAY)
+    [joined], log = store.alerts(), store.log(1)
+    assert len(joined.alert.members) == 2
+    version = store.version()
+    store.sync(current, TODAY)
+    assert (store.alerts(), store.log(1), store.version()) == ([joined], log, version)
+
+
 def test_a_group_that_falls_apart_stays_one_alert(store):
     other = series(case="M=1,K=64")
     sync(store, step(9, 12, reported_at=COMMITS[13]), step(11, 12, name=other, reported_at=COMMITS[13]))

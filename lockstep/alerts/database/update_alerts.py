@@ -114,19 +114,15 @@ class Sync:
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.current.alerts:
             for number, part in self._parts(alert):
-                if number is None:
-                    self._open(part)
-                else:
-                    parts[number].append(part)
+                parts[self._new_number(part) if number is None else number].append(part)
+        for number in sorted(parts.keys() - self.known.keys()):
+            self._open(number, merged(parts[number]))
         self._insert()
         for number, row in self.known.items():
             if number in parts:
                 self._update(row, merged(parts[number]))
             else:
                 self._resolve_missing(row)
-        for number in sorted(parts.keys() - self.known.keys()):
-            row = self.connection.execute(select(ALERT).where(ALERT.c.id == number)).one()
-            self._update(row, merged(parts[number]))
         if self._claims:
             self.connection.execute(insert(MEMBER), self._claims)
         if self._revised:
@@ -176,13 +172,19 @@ class Sync:
             return [(home, alert)]
         return [(number, replace(alert, members=tuple(members))) for number, members in shares.items()]
 
-    def _open(self, alert: Alert) -> None:
+    def _new_number(self, alert: Alert) -> int:
+        """Return the number of a new alert, which later alerts of this analysis at its place join."""
+        number = self._next
+        self._next += 1
+        if alert.members:
+            self._know(number, _places_of(alert))
+        return number
+
+    def _open(self, number: int, alert: Alert) -> None:
         state, ending, who, note = first_state(alert, self.today)
         if state in OPEN and self._is_archived(alert):
             state, ending, note = "resolved", "archived", _SILENT
         now = now_ms()
-        number = self._next
-        self._next += 1
         values = {
             "id": number,
             "fingerprint": alert.fingerprint,
@@ -201,8 +203,6 @@ class Sync:
         self.changed = True
         self._new.append(values)
         self._lines.append(log_line(number, who, "opened", state, note))
-        if alert.members:
-            self._know(number, _places_of(alert))
         self._claim(number, alert)
         if state in OPEN:
             self.opened.append(number)
