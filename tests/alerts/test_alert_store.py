@@ -374,6 +374,17 @@ def test_flipped_bits_give_no_other_error(tmp_path):
     assert True in said
 
 
+def test_a_backup_of_a_database_in_use_holds_what_was_just_said(store, url, tmp_path):
+    """The documented command, ``.backup``, calls the same function of SQLite."""
+    sync(store, step(10))
+    store.act(1, Act("mute", "Ada", "known", UNTIL), today=TODAY)
+    with closing(sqlite3.connect(url)) as used, closing(sqlite3.connect(tmp_path / "backup.sqlite")) as backup:
+        used.backup(backup)
+    copy = Database(tmp_path / "backup.sqlite")
+    assert states(AlertStore(copy)) == [("muted", "")]
+    copy.close()
+
+
 def test_the_usual_place_is_one_for_each_results_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     one, other = default_state(tmp_path / "a" / "results"), default_state(tmp_path / "b" / "results")

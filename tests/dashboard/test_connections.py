@@ -107,10 +107,11 @@ def one_answer(connection):
         b"",
         b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
         b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nx",
+        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 000000000000000000100\r\n\r\nx",
         HEALTH + HALF,
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ],
-    ids=["half the headers", "nothing", "slow body", "slow large body", "pipelined", "never closes"],
+    ids=["half the headers", "nothing", "slow body", "slow large body", "padded length", "pipelined", "never closes"],
 )
 def test_others_are_answered_while_a_client_sends_slowly(server, sent):
     with clients(server, 64, sent):

@@ -14,6 +14,9 @@ from dashboard.server.command import Dashboard
 
 UNIT = Path(__file__).parents[2] / "deploy" / "lockstep-dashboard.service"
 
+#: The unit's settings, and how the operator's page gives the MB of each of two analysing processes and two workers.
+MEMORY = "MemoryHigh", "MemoryMax"
+SIZES = r"(\d+) MB for the largest machine, and a second process", r"A worker takes about (\d+) MB"
 
 CONTAINERFILE = UNIT.with_name("Containerfile")
 
@@ -47,6 +50,14 @@ def test_the_unit_exposes_little(analyze):
     if found is None:
         pytest.skip("this systemd-analyze has no offline security check")
     assert float(found[1]) < 2.0
+
+
+def test_the_units_memory_is_that_of_the_operators_page_and_holds_an_analysis():
+    high, most = (int(re.search(rf"^{name}=(\d+)G$", UNIT.read_text(), re.MULTILINE)[1]) for name in MEMORY)
+    page = (UNIT.parents[1] / "docs" / "operating.md").read_text()
+    assert f"The unit allows {high} to {most} GB." in page
+    [analysis], [worker] = (map(int, re.findall(words, page)) for words in SIZES)
+    assert 1000 * high > 2 * analysis + 2 * worker
 
 
 def test_the_units_command_is_one_of_ours(tmp_path):
