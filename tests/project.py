@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TextIO
+
+from verb import run_verb
 
 SUITE = """
     from lockstep import Cost, Suite, grid
@@ -123,6 +130,32 @@ main()
 """
 
 
+#: Holds the home of the project whose verb runs in this process.
+_HOMES = tempfile.TemporaryDirectory()
+
+
+def _take_modules(tops: set[str]) -> dict[str, ModuleType]:
+    """Remove the modules of these top-level names from those that are imported, and return them."""
+    names = [name for name in sys.modules if name.partition(".")[0] in tops]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+@contextlib.contextmanager
+def _printing_to(file: TextIO) -> Iterator[None]:
+    """Send the output of this process and of those that it starts to a file."""
+    with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        kept = [os.dup(number) for number in (1, 2)]
+        try:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            file.flush()
+            for number, old in zip((1, 2), kept, strict=True):
+                os.dup2(old, number)
+                os.close(old)
+
+
 def json_rows(output: str) -> list[dict[str, Any]]:
     """The JSON objects of an output that has other lines as well."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
@@ -164,19 +197,39 @@ class Project:
         )
 
     def lockstep(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``lockstep`` in the project; standard error is merged into the output."""
-        return self._run("-c", START, *arguments)
+        """Run ``lockstep`` in the project and in this process; standard error is merged into the output.
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start ``lockstep`` in the project; standard error is merged into its output, a pipe."""
-        return subprocess.Popen(
-            [sys.executable, "-c", START, *arguments],
-            cwd=self.root,
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        A worker that it starts becomes a fork of a process that an earlier test let import torch.
+        """
+        with self._as_current() as printed:
+            status = run_verb(*arguments)
+            printed.seek(0)
+            return subprocess.CompletedProcess(arguments, 0 if status is None else status, printed.read())
+
+    @contextlib.contextmanager
+    def _as_current(self) -> Iterator[TextIO]:
+        """Be a process that was started in the project: its folder, environment, output and modules."""
+        own = {path.stem for path in self.root.iterdir()}
+        environment, before, folder, path = self._environment(), dict(os.environ), Path.cwd(), list(sys.path)
+        # Processes that have imported torch are used again where the variables are the same.
+        home = Path(_HOMES.name) / "home"
+        home.unlink(missing_ok=True)
+        home.symlink_to(environment["HOME"])
+        hidden = _take_modules(own)
+        with tempfile.TemporaryFile("w+", buffering=1, encoding="utf-8") as printed, _printing_to(printed):
+            try:
+                os.chdir(self.root)
+                os.environ.clear()
+                os.environ.update(environment, HOME=str(home))
+                importlib.invalidate_caches()
+                yield printed
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
+                os.chdir(folder)
+                sys.path[:] = path
+                _take_modules(own)
+                sys.modules.update(hidden)
 
     def tools(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``python -m tools`` in the project; standard error is merged into the output."""

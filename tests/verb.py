@@ -1,16 +1,17 @@
-"""Run a verb in the process of a test, and leave asv's logging as it was."""
+"""Run a verb in the process of a test, and leave asv's console as it was."""
 
 import logging
 import sys
 
 import pytest
+from asv.console import log
 
 from lockstep.commands.cli import main
 
 
 def run_verb(*words: object) -> object:
     """Run ``lockstep`` with these words and return its exit status. asv adds a handler to the root logger each time."""
-    handlers = list(logging.getLogger().handlers)
+    handlers, console = list(logging.getLogger().handlers), dict(vars(log))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["lockstep", *map(str, words)])
         try:
@@ -18,4 +19,5 @@ def run_verb(*words: object) -> object:
                 main()
         finally:
             logging.getLogger().handlers = handlers
+            vars(log).update(console)  # its progress and its indentation
     return ended.value.code

@@ -54,7 +54,7 @@ def test_interrupted_noise_shows_the_complete_runs(root):
     project = make_project(root)
     # Far more runs than the test waits for.
     arguments = ("--runs", "500", "--quick", "--series", "1", "--variants", "twice", "--json", "noise.json")
-    process = project.start("noise", "product", *arguments)
+    process = project.popen("noise", "product", *arguments)
     assert process.stdout
     seen = [next(line for line in process.stdout if "run 2 of 500" in line)]
     process.send_signal(signal.SIGTERM)  # as `timeout` and a cancelled runner do

@@ -1,9 +1,10 @@
 """A commit with the same work as a timed one repeats its numbers, and any other is timed: real runs on a CPU."""
 
 import re
+import shutil
 
 import pytest
-from project import KERNELS, make_project
+from project import KERNELS, Project, make_project
 
 from lockstep.asv import copy_numbers
 from lockstep.record.file import read_records
@@ -12,11 +13,16 @@ CASE = "M=2,K=1024,N=512"
 BENCH = ("--bench", rf"(latency|speedup)\(.*'{CASE}', 'warm'")
 
 
-@pytest.fixture
-def project(tmp_path):
-    project = make_project(tmp_path / "project")
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    project = make_project(tmp_path_factory.mktemp("measured") / "project")
     run(project)
     return project
+
+
+@pytest.fixture
+def project(measured, tmp_path):
+    return Project(shutil.copytree(measured.root, tmp_path / "project"))
 
 
 def run(project, *options):

@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-import sys
 import textwrap
 from dataclasses import replace
 
 import pytest
+from verb import run_verb
 
 from lockstep.gate.report.rows import again
 from lockstep.record.file import read_records
@@ -474,19 +474,17 @@ def test_what_cannot_be_taken_says_which_line_and_why(project):
         Project.of(folder / "absent.py")
 
 
-def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch):
+def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch, capfd):
     folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
-    command = [sys.executable, "-c", "from lockstep.commands.cli import main; main()"]
-    words = ["measure", "--script", "benchmarks/bench_norm.py", "--quick", "--json", "--variants", "Ours"]
-    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    monkeypatch.chdir(folder)
+    status = run_verb("measure", "--script", "benchmarks/bench_norm.py", "--quick", "--json", "--variants", "Ours")
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [(row["case"], row["variant"], row["state"]) for row in rows] == [
         ("M=8,N=64", "Ours", "ok"),
         ("M=16,N=64", "Ours", "ok"),
     ]
-    assert done.returncode == 0
-    done = subprocess.run([*command, "run", "--script", "benchmarks/bench_norm.py"], cwd=folder, capture_output=True)
-    assert done.returncode == 0
+    assert status == 0
+    assert run_verb("run", "--script", "benchmarks/bench_norm.py") == 0
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=folder, text=True)[:8]
     (records,) = folder.glob(f"results/*/{commit}-lockstep.provenance.json*")
     assert [record.state for record in read_records(records)[1]] == ["ok"] * 4
@@ -497,9 +495,7 @@ def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch):
         ("benchmarks/bench_norm.py", "--family", "linear"): "--family is of suites: leave it out with --script",
         ("benchmarks/bench_norm.py", "--lock", "base"): "--lock is of suites: leave it out with --script",
     }.items():
-        done = subprocess.run([*command, "gate", "--script", *words], cwd=folder, capture_output=True, text=True)
-        assert (done.returncode, why in done.stderr + done.stdout) == (4, True), done.stderr
-    words = ["gate", "--script", "benchmarks/bench_norm.py", "--base", "HEAD", "--require-gpu"]
-    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 3, done.stdout
-    assert "there is no GPU, and --require-gpu asks for one" in done.stdout
+        status, printed = run_verb("gate", "--script", *words), capfd.readouterr()
+        assert (status, why in printed.err + printed.out) == (4, True), printed
+    assert run_verb("gate", "--script", "benchmarks/bench_norm.py", "--base", "HEAD", "--require-gpu") == 3
+    assert "there is no GPU, and --require-gpu asks for one" in capfd.readouterr().out
