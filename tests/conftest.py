@@ -60,6 +60,7 @@ def pytest_configure() -> None:
     # The environment may ask for no bytecode, but some three hundred processes import the same modules.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    gc.disable()  # until all is imported
     with contextlib.suppress(ImportError):  # a GPU host that runs the kernels' tests may lack it
         from hypothesis import HealthCheck, settings
 
@@ -75,6 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("thorough"):
                 item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what the tests import from garbage collection: torch alone makes hundreds of thousands of objects."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

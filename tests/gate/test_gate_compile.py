@@ -60,7 +60,7 @@ KERNELS = """
 
     VARIANTS = {"plain": plain, "light": light, "grown": grown}
 """
-LARGER = KERNELS.replace("TURNS=4", "TURNS=20")
+LARGER = KERNELS.replace("TURNS=4", "TURNS=12")
 BROKEN = KERNELS.replace("tl.exp(value) - turn", "tl.exp(value) @ turn")
 
 

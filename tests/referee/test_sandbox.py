@@ -56,7 +56,7 @@ def tried(tmp_path_factory):
             inside: set[int] = set()
             while process.poll() is None and len(inside) < 10_000:
                 inside |= set(descendants(process.pid))
-                time.sleep(0.02)
+                time.sleep(0.1)
             said, error = process.communicate(timeout=120)
             os.close(fd)
     del os.environ["LOCKSTEP_TEST_SECRET"]
