@@ -18,6 +18,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from lockstep.history.trouble import refused_by_disk
+
 _LOG = logging.getLogger(__name__)
 
 _PACKAGE = Path(__file__).parents[1]
@@ -38,6 +40,12 @@ class StoreError(Exception):
 
 class DamagedCache(StoreError):
     """The cache was damaged. The next refresh of the store makes it again from the result files."""
+
+
+def unusable(cache: Path, error: Exception) -> StoreError:
+    """Return the error to raise where the file system refuses to read or write a cache."""
+    reason = refused_by_disk(error, cache) or f"{error}: choose another folder"
+    return StoreError(f"the cache {cache} cannot be used: {reason}")
 
 
 def default_cache(root: Path) -> Path:

@@ -25,6 +25,7 @@ from lockstep.history.cache_folder import (
     only_one,
     stamp_of,
     sweep_caches,
+    unusable,
 )
 from lockstep.history.cache_manifest import Manifest, read_manifest
 from lockstep.history.ingest import batches, read_all
@@ -35,7 +36,7 @@ from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load
-from lockstep.history.trouble import Trouble, refused_by_disk
+from lockstep.history.trouble import Trouble
 from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 
 __all__ = ["Store", "StoreError", "default_cache"]
@@ -224,8 +225,7 @@ class Store:
                     raise
                 changed, gone, points = self._update(current, wait=True)
         except OSError as error:
-            reason = refused_by_disk(error, self.cache) or f"{error}: choose another folder"
-            raise StoreError(f"the cache {self.cache} cannot be used: {reason}") from error
+            raise unusable(self.cache, error) from error
         except BrokenProcessPool as error:
             raise StoreError(
                 "a process that read result files was killed, perhaps for lack of memory: free memory and try again"

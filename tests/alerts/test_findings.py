@@ -15,7 +15,7 @@ import pytest
 from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_results, analyse_store
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, packed
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, _packed
 from lockstep.alerts.analysis.followed_series import common_baselines, followed
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -118,10 +118,10 @@ def test_killed_within_a_transaction_it_finds_the_same(growing, monkeypatch, row
         def pack(content, level=1, written=written):
             if next(written) == rows:
                 raise KeyboardInterrupt
-            return packed(content, level)
+            return _packed(content, level)
 
         with monkeypatch.context() as killed:
-            killed.setattr("lockstep.alerts.analysis.stored_analysis.packed", pack)
+            killed.setattr("lockstep.alerts.analysis.analysis_file._packed", pack)
             with pytest.raises(KeyboardInterrupt):
                 growing.looked(growing.kept)
     growing.says_the_same()
@@ -266,7 +266,7 @@ def test_findings_that_are_replaced_or_deleted_leave_no_wrong_answer(growing):
     with growing.kept.writing() as connection:
         connection.execute("DELETE FROM analysis")
     assert shown.changes, "a page that is being made goes on"
-    with pytest.raises(MissingAnalyses):
+    with pytest.raises(StoreError, match="there are no findings"):
         MachineFindings(growing.kept, results, "slowdown", Thresholds())
     assert growing.kept.path.exists()
     analyse_store(growing.store, Thresholds(), growing.repo)
@@ -292,7 +292,7 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
     growing.add(growing.commits[:20], TWO)
     analyse_store(growing.store, Thresholds(), growing.repo)
     growing.add(growing.commits[20:21], TWO)
-    monkeypatch.setattr("lockstep.alerts.analysis.stored_analysis._KEEP_S", -1.0)
+    monkeypatch.setattr("lockstep.alerts.analysis.analysis_file._KEEP_S", -1.0)
     analyse_store(growing.store, Thresholds(), growing.repo)
     with growing.kept.reading() as connection:
         [counts] = connection.execute(

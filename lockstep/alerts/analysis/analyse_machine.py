@@ -11,28 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.analysis_file import AnalysisFile, DetectedSeries, Known, MachineAnalysis
 from lockstep.alerts.analysis.followed_checks import follow_checks
-from lockstep.alerts.analysis.followed_series import (
-    Followed,
-    common_baselines,
-    followed,
-)
+from lockstep.alerts.analysis.followed_series import Followed, common_baselines, followed
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stopped_series import freshness, machine_reports
-from lockstep.alerts.analysis.stored_analysis import (
-    DetectedSeries,
-    Known,
-    MachineAnalysis,
-    read_analysis,
-    read_known,
-    write_analysis,
-)
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import Analysis, Change, Trend, continue_many
 from lockstep.detect.exact_changes import exact_changes
 from lockstep.detect.series_state import SeriesState
+from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 
 #: Number of new points from which a second process is worth its start. Half a second suffices for this many points.
@@ -45,33 +34,34 @@ def analyse_machine(results: Results, machine: str, ranges: Ranges, file: Analys
     Args:
         file: the file that holds the last analysis, and receives this one.
     """
-    hashes = [commit.hash for commit in results.commits(machine)]
+    commits = results.commits(machine)
+    hashes = [commit.hash for commit in commits]
     ranges.learn(hashes)
     # The repository may have been fetched or completed since the last analysis, and then knows more ranges.
     state, known_ranges = results.state(machine), f"{ranges.text}\n{ranges.lacking(hashes)}"
-    stored = read_analysis(file, machine, state, known_ranges)
+    stored = file.newest(machine, state, known_ranges)
     if stored is None:
-        stored, detected = _analysed(results, machine, ranges, file)
-        write_analysis(file, stored, state, known_ranges, detected)
+        stored, detected = _analysed(results, machine, commits, ranges, file)
+        file.add(stored, state, known_ranges, detected)
     return stored
 
 
 def _analysed(
-    results: Results, machine: str, ranges: Ranges, file: AnalysisFile
+    results: Results, machine: str, commits: Sequence[Commit], ranges: Ranges, file: AnalysisFile
 ) -> tuple[MachineAnalysis, Sequence[DetectedSeries]]:
     order = {series: place for place, series in enumerate(results.series(machine=machine))}
     trends = sorted(results.trends(order), key=lambda trend: order[trend.series])
     baselines = common_baselines(results, machine)
     series = followed(trends, results.numbers(machine), baselines)
     noisy = [one for one in series if not one.trend.benchmark.exact]
-    detected = _detect(noisy, read_known(file, machine))
+    detected = _detect(noisy, file.known(machine))
     found: list[tuple[Followed, Sequence[Change]]] = [
         *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
         # Noise does not hide the changes of an exact series, and later points do not move them.
         *((one, exact_changes(one.values.values)) for one in series if one.trend.benchmark.exact),
         *follow_checks(results, trends, baselines),
     ]
-    builder = StepBuilder(results, machine, ranges)
+    builder = StepBuilder(results, machine, commits, ranges)
     changes = tuple(
         explained(builder.step(one_series, change)) for one_series, series_changes in found for change in series_changes
     )
@@ -80,8 +70,8 @@ def _analysed(
     measured: dict[str, set[int]] = defaultdict(set)
     for trend in trends:
         measured[trend.benchmark.family].update(trend.commit.tolist())
-    commits = [(commit.hash, commit.date) for commit in results.commits(machine)]
-    return MachineAnalysis(machine, changes, tuple(freshness(machine, commits, reports, measured)), counts), detected
+    dated = [(commit.hash, commit.date) for commit in commits]
+    return MachineAnalysis(machine, changes, tuple(freshness(machine, dated, reports, measured)), counts), detected
 
 
 def _listed(found: Analysis) -> Sequence[Change]:

@@ -151,11 +151,12 @@ def values_of(points: Trend) -> Values:
 def common_baselines(results: Results, machine: str) -> dict[str, str]:
     """Return the baseline that most series of a Lockstep suite name at their newest point, by suite."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    benchmarks = results.benchmarks
-    for point in results.latest(machine) if any(benchmark.ours for benchmark in benchmarks.values()) else ():
-        benchmark = benchmarks[point.series.benchmark]
-        if benchmark.ours and point.baseline:
-            votes[benchmark.suite][point.baseline] += 1
+    if any(benchmark.ours for benchmark in results.benchmarks.values()):
+        columns, series = results.columns(machine, ("baseline",)), results.series(machine=machine)
+        for rank, baseline in zip(columns["rank"].tolist(), columns["baseline"].tolist(), strict=True):
+            benchmark = results.benchmarks[series[rank].benchmark]
+            if benchmark.ours and baseline:
+                votes[benchmark.suite][baseline] += 1
     return {suite: count.most_common(1)[0][0] for suite, count in votes.items()}
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.runner import AnalysisRunner, AnalysisStatus
-from lockstep.alerts.analysis.stored_analysis import analysed_at
 from lockstep.history.cache_folder import DamagedCache, StoreError
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -107,7 +106,7 @@ class Findings:
         While the disk refuses to read, the last answer stays.
         """
         try:
-            self._last = analysed_at(self._file)
+            self._last = self._file.analysed_at()
         except DamagedCache:
             self._last = {}
         except StoreError:

@@ -6,12 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from lockstep.alerts.analysis.analysis_file import AnalysisFile, MissingAnalyses, unpacked
+from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.judging import judged
-from lockstep.alerts.analysis.stored_analysis import found_from_json, read_analysis
 from lockstep.alerts.model import FoundChange
 from lockstep.detect import Analysis
+from lockstep.history.cache_folder import StoreError
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Thresholds
@@ -28,16 +28,15 @@ class MachineFindings:
             with several benchmark versions has that of the newest.
 
     Raises:
-        MissingAnalyses: these results are not analysed.
-        StoreError: see ``AnalysisFile.reading``. The methods raise it too.
+        StoreError: these results are not analysed, or see ``AnalysisFile.reading``. The methods raise it too.
     """
 
     def __init__(self, file: AnalysisFile, results: Results, machine: str, thresholds: Thresholds) -> None:
         self._file = file
         self._found: dict[tuple[int, int], Analysis] = {}
-        analysis = read_analysis(file, machine, results.state(machine))
+        analysis = file.newest(machine, results.state(machine))
         if analysis is None and results.on_line(machine):
-            raise MissingAnalyses(f"there are no findings of {machine} for these results")
+            raise StoreError(f"there are no findings of {machine} for these results")
         self._analysis = analysis.id if analysis else 0
         # What happened before a branch forked is said of the line that it forked from.
         own = {commit.hash for commit in results.commits(machine)[results.begins(machine) :]}
@@ -47,9 +46,7 @@ class MachineFindings:
                 self._changes[change.series].append(change)
         for changes in self._changes.values():
             changes.sort(key=lambda change: change.last)
-        with file.reading() as connection:
-            query = "SELECT series, version, noise FROM detector_state WHERE analysis = ? ORDER BY version"
-            scales = connection.execute(query, (self._analysis,)).fetchall()
+        scales = file.noise(self._analysis)
         numbers = results.numbers(machine)
         names = {numbers[series]: name for name, series in series_by_name(results, machine).items()}
         #: The number and the newest benchmark version of each series.
@@ -86,10 +83,8 @@ class MachineFindings:
         number, newest = self._newest.get(name, (0, 0))
         key = number, newest if version is None else version
         if key not in self._found:
-            with self._file.reading() as connection:
-                query = "SELECT found FROM detector_state WHERE (analysis, series, version) = (?, ?, ?)"
-                row = connection.execute(query, (self._analysis, *key)).fetchone()
-            if row is None:
+            found = self._file.found(self._analysis, *key)
+            if found is None:
                 return None
-            self._found[key] = found_from_json(unpacked(row[0]).decode())
+            self._found[key] = found
         return self._found[key]

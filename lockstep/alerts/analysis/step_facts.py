@@ -6,7 +6,7 @@ These data are the facts before and after the change, the commits in between, an
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
 from lockstep.detect.findings import Measure
 from lockstep.history.hex_digits import packed, unpacked
-from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
+from lockstep.history.model import Commit, Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.quantity import Better
 from lockstep.record.series_name import SeriesName
@@ -40,11 +40,11 @@ _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 class StepBuilder:
     """Builds the steps of one machine."""
 
-    def __init__(self, results: Results, machine: str, ranges: Ranges) -> None:
+    def __init__(self, results: Results, machine: str, commits: Sequence[Commit], ranges: Ranges) -> None:
         self._results = results
         self._machine = machine
         self._ranges = ranges
-        self._commits = results.commits(machine)
+        self._commits = commits
         self._at = cache(self._points)
         self._shared: dict[Hashable, Facts] = {}
 
