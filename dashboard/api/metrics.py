@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dashboard.api.answers import troubles
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisStatus
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
@@ -19,11 +20,13 @@ class Health(Collector):
 
     Args:
         service: the alerts; ``None`` leaves them out.
+        findings: the findings, whose analysis is reported if this server runs it.
     """
 
-    def __init__(self, store: Store, service: AlertService | None) -> None:
+    def __init__(self, store: Store, service: AlertService | None, findings: Findings) -> None:
         self._store = store
         self._service = service
+        self._findings = findings
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Return no gauges. Without this method, the registry calls ``collect`` at start-up only to learn the names."""
@@ -44,12 +47,11 @@ class Health(Collector):
         troubled = troubles(self._store, service)
         degraded = {(part,): part in troubled for part in ("results", "alerts")}
         yield _gauge("degraded", "1 while a part shows old data", degraded, "part")
-        if service is None:
-            return
-        yield _gauge("alerts", "Alerts by state and topic", dict(sorted(counts.items())), "state", "topic")
-        if service.runner is not None:
-            service.runner.request_analysis(results)
-            yield from _analysis(service.runner.status)
+        if service is not None:
+            yield _gauge("alerts", "Alerts by state and topic", dict(sorted(counts.items())), "state", "topic")
+        self._findings.request_analysis(results)
+        if status := self._findings.status:
+            yield from _analysis(status)
 
 
 def _analysis(status: AnalysisStatus) -> Iterator[GaugeMetricFamily]:

@@ -156,7 +156,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     api = Blueprint("api", __name__)
     limiter.limit(RATES["api"])(api)
     health = CollectorRegistry()
-    health.register(Health(store, service))
+    health.register(Health(store, service, findings))
 
     def answer(operation: Operation) -> None:
         def respond(**names: Any) -> Response:
@@ -168,13 +168,13 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         answer(operation)
     described = cache(lambda root: document(OPERATIONS, root))
     api.add_url_rule("/api/v1/", "openapi", lambda: jsonify(described(request.script_root)))
-    runner = service.runner if service else None
 
     @api.after_request
     def say_analysis(response: Response) -> Response:
         """State in a header whether an analysis has succeeded: only then, an empty list means no alerts."""
-        if runner and request.path.startswith("/api/v1/alerts"):
-            response.headers["Lockstep-Analysis"] = answers.analysis_state(runner.status)
+        status = findings.status if request.path.startswith("/api/v1/alerts") else None
+        if status:
+            response.headers["Lockstep-Analysis"] = answers.analysis_state(status)
         return response
 
     @api.route("/api/<path:rest>")
@@ -213,7 +213,8 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         choice = Choice(OPEN, chosen["family"], chosen["machine"])
         open_count, slower = service.alerts.count(choice) if service else (0, 0)
         label = chosen["label"] or "performance"
-        if not open_count and runner and not runner.status.succeeded:
+        status = findings.status
+        if not open_count and status and not status.succeeded:
             return _svg(badge(label, "not analysed", "plain"))
         value = f"{slower} slower" if slower else f"{open_count} open" if open_count else "steady"
         return _svg(badge(label, value, "bad" if slower else "plain" if open_count else "good"))
@@ -235,9 +236,9 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         state: dict[str, Any] = {"status": "ok", "machines": len(current.machines)}
         if service:
             service.version()
-        if runner:
-            runner.request_analysis(current)
-            state |= answers.analysis_health(runner.status)
+        findings.request_analysis(current)
+        if status := findings.status:
+            state |= answers.analysis_health(status)
         if troubled := answers.troubles(store, service):
             state |= {"status": "degraded", "trouble": troubled}
         return jsonify(state), 200

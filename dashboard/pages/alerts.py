@@ -12,6 +12,7 @@ from dashboard.address import link, query_values
 from dashboard.pages.controls import choice, menu, optional_menu, search_field
 from dashboard.pages.parts import age, change_cell, count, in_browser, loading, notice, table, waiting
 from lockstep.alerts.alert_ranking import explain
+from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
 from lockstep.alerts.database.states_and_actions import OPEN
@@ -73,7 +74,7 @@ def layout(service: AlertService | None, search: str) -> Any:
     )
 
 
-def register(app: Dash, store: Store, service: AlertService) -> None:
+def register(app: Dash, store: Store, findings: Findings, service: AlertService) -> None:
     """Add the callbacks that fill the table of alerts, and write the choices into the address."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
@@ -107,7 +108,9 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
             start = pages - 1
             page = service.alerts.page(choice, order, MOST * start, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
-        message = service.request_analysis(store.current())
+        findings.request_analysis(store.current())
+        trouble = service.trouble or findings.trouble
+        message = trouble or ("New results are being analysed." if findings.analysing else "")
         parts = listed(
             page,
             "" if any((family, machine, owner, search)) else state,
@@ -115,7 +118,7 @@ def register(app: Dash, store: Store, service: AlertService) -> None:
             everything,
             message,
             now_ms(),
-            bool(service.trouble),
+            bool(trouble),
         )
         return parts, pages, start + 1, pages == 1
 

@@ -38,7 +38,6 @@ def add_live(app: Dash, store: Store, findings: Findings, service: AlertService 
 
     def live() -> Response:
         results = store.current()
-        findings.request_analysis(results)
         version = shown_version(store, findings, service)
         return jsonify(
             version=version, soon=findings.busy(results), trouble=" ".join(troubles(store, service).values())
@@ -55,9 +54,10 @@ def add_live(app: Dash, store: Store, findings: Findings, service: AlertService 
 def shown_version(store: Store, findings: Findings, service: AlertService | None) -> str:
     """Return a text that changes whenever the results, their findings, the alerts or the notice on them change."""
     results = store.current()
-    parts = [findings.version(results)]
+    findings.request_analysis(results)
+    parts = [findings.version(results), str(findings.analysing)]
     if service is not None:
-        parts += [str(service.version()), service.request_analysis(results)]
+        parts += [str(service.version()), service.trouble]
     return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -160,7 +160,7 @@ def create_app(
     compare.register(app, store, findings)
     machines.register(app, store)
     if service is not None:
-        alerts.register(app, store, service)
+        alerts.register(app, store, findings, service)
         alert.register(app, store, findings, service, security)
     return app
 

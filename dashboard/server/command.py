@@ -21,7 +21,7 @@ from lockstep.commands.results_options import check_locations, open_store, repos
 from lockstep.record.mirror import Mirror
 
 if TYPE_CHECKING:
-    from lockstep.alerts.pages_service import AlertService
+    from lockstep.alerts.analysis.runner import AnalysisRunner
 
 
 class Dashboard(Command):  # type: ignore[misc]  # asv has no types
@@ -78,7 +78,9 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     from dashboard.server.serve import serve
     from lockstep.alerts.analysis.latest_findings import Findings
     from lockstep.alerts.database.connection import StateError
+    from lockstep.alerts.pages_service import AlertService
     from lockstep.history.store import StoreError
+    from lockstep.notify.receivers import SITE
     from lockstep.suite.thresholds import ThresholdsError, read_thresholds
 
     # The log records of this library would appear between our lines.
@@ -87,12 +89,15 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     try:
         store = open_store(args)
-        service = open_service(args, store.cache, thresholds)
+        alerts = open_alerts(args)
         read_thresholds(thresholds)
     except (StoreError, StateError, ThresholdsError) as error:
         raise UserError(str(error)) from error
-    repo = repository(args)
-    findings = Findings(store.cache, repo, packages_of(args), thresholds, service.runner)
+    # A fork must not inherit a connection, so each worker opens its own.
+    alerts.database.close()
+    service = AlertService(alerts, os.environ.get(SITE, ""))
+    runner = analysis_runner(args, store.cache, thresholds)
+    findings = Findings(store.cache, repository(args), packages_of(args), thresholds, runner)
     app = create_app(store, service, access, findings, args.prefix)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -111,32 +116,22 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
     serve(app, listener, args.workers)
 
 
-def open_service(args: argparse.Namespace, cache: Path, thresholds: Path) -> AlertService:
-    """Open the alert database, with a runner that starts an analysis when there are new results.
+def analysis_runner(args: argparse.Namespace, cache: Path, thresholds: Path) -> AnalysisRunner:
+    """Return what analyses new results as the command line says, and stores their alerts.
 
     Args:
-        args: the arguments of the command line, which say where results and alert database are.
         cache: the store's cache folder, see ``Store.cache``.
         thresholds: the file of thresholds.
-
-    Raises:
-        lockstep.alerts.database.connection.StateError: the alert database cannot be used.
     """
     # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.runner import AnalysisRunner
     from lockstep.alerts.database.location import default_state
-    from lockstep.alerts.pages_service import AlertService
-    from lockstep.notify.receivers import SITE
 
-    alerts = open_alerts(args)
-    # A fork must not inherit a connection, so each worker opens its own.
-    alerts.database.close()
     state = str(args.state or default_state(results_folder(args)))
     folders = {"--results": results_folder(args), "--repo": args.repo, "--cache": args.cache}
     folders |= {"--thresholds": args.thresholds, "--config": args.config}
     options = [part for name, value in folders.items() if value for part in (name, str(Path(value).absolute()))]
-    runner = AnalysisRunner(options, state, cache / "analyst.lock", thresholds)
-    return AlertService(alerts, runner, os.environ.get(SITE, ""))
+    return AnalysisRunner(options, state, cache / "analyst.lock", thresholds)
 
 
 def root_of(text: str) -> str:

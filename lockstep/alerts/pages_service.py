@@ -1,4 +1,4 @@
-"""Give the dashboard's pages the stored alerts, and the state of the analysis that updates these alerts."""
+"""Give the dashboard's pages the stored alerts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lockstep.alerts.analysis.runner import AnalysisRunner
 from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice, OpenAlerts
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import Topic
-from lockstep.history.snapshot import Results
 from lockstep.history.trouble import Trouble
 
 T = TypeVar("T")
@@ -47,17 +45,15 @@ class LastAnswers:
 
 @dataclass(frozen=True)
 class AlertService:
-    """The alerts, and the runner that keeps them up to date.
+    """The alerts, also while their database fails.
 
     Attributes:
         alerts: the store of alerts.
-        runner: the runner that analyses new results; ``None`` if another process analyses them.
         site: public address of the dashboard, for links in messages; "" if unknown.
         last: the answers that stay while the database fails.
     """
 
     alerts: AlertStore
-    runner: AnalysisRunner | None = None
     site: str = ""
     last: LastAnswers = field(default_factory=LastAnswers)
 
@@ -82,22 +78,8 @@ class AlertService:
         """Return the number of alerts by state and topic; the last known ones while the database fails."""
         return self.last.answer("counts", self.alerts.counts, {})
 
-    def request_analysis(self, results: Results) -> str:
-        """Start an analysis if there are new results, and return at once.
-
-        Returns a notice for the readers of the dashboard while the analysis runs or if it fails; otherwise "".
-        """
-        if self.runner is None:
-            return ""
-        self.runner.request_analysis(results)
-        return self.trouble or ("New results are being analysed." if self.runner.busy else "")
-
     @property
     def trouble(self) -> str:
-        """A notice for the pages if the alert database or the last analysis failed, or findings are stale; else "".
-
-        Without a runner the status is unknown, and the notice is "" too.
-        """
-        if self.last.trouble.text:
-            return f"{self.last.trouble.text[0].upper()}{self.last.trouble.text[1:]}."
-        return self.runner.status.text if self.runner else ""
+        """A notice for the pages if the alert database failed; otherwise ""."""
+        text = self.last.trouble.text
+        return f"{text[0].upper()}{text[1:]}." if text else ""

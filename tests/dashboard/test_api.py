@@ -15,7 +15,6 @@ from dashboard.api.routes import badge
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisRunner
-from lockstep.alerts.pages_service import AlertService
 
 HOSTILE = '<script>alert(1)</script>"&'
 
@@ -156,8 +155,7 @@ def test_health_and_metrics_say_how_the_analysis_goes(tmp_path, here):
     # An analysis that cannot work: its thresholds are not there.
     options = ["--results", str(here.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(tmp_path / "none")]
     runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), turn)
-    service = AlertService(here.service.alerts, runner)
-    client = create_app(here.store, service, findings=Findings(here.store.cache, here.root, runner=runner)).server
+    client = create_app(here.store, here.service, findings=Findings(here.store.cache, here.root, runner=runner)).server
     client = client.test_client()
     assert client.get("/api/v1/alerts?machine=nowhere").headers["Lockstep-Analysis"] == "pending"
     assert "not analysed" in client.get("/badge/alerts.svg?machine=nowhere").text

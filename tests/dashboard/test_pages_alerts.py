@@ -282,7 +282,7 @@ def test_the_overview_does_not_deny_alerts_before_an_analysis_has_stored_them(tm
     options = ["--results", str(here.root), "--cache", str(tmp_path / "cache")]
     state = str(tmp_path / "none.sqlite")
     runner = AnalysisRunner(options, state, tmp_path / "turn")
-    service = AlertService(AlertStore(Database(state)), runner)
+    service = AlertService(AlertStore(Database(state)))
     findings = Findings(here.store.cache, here.root, runner=runner)
     client = create_app(here.store, service, findings=findings).server.test_client()
     inputs = ("h200", "cold", "all", "time", 0, None)

@@ -80,22 +80,29 @@ class Findings:
 
     def version(self, results: Results) -> str:
         """Return a text that changes whenever the results, their findings or the alerts of an analysis change."""
-        status = self._analyst.status if self._analyst else AnalysisStatus()
+        status = self.status or AnalysisStatus()
         # The alerts are stored after the findings, shortly before the analysis succeeds.
         parts = _key(results, self.thresholds), *self._analysed_at(results).values(), status.succeeded, status.text
         return ".".join(map(str, parts))
 
     @property
-    def trouble(self) -> str:
-        """A notice for the pages if the last analysis failed or its findings are stale; otherwise "".
+    def status(self) -> AnalysisStatus | None:
+        """Status of the last analyses; ``None`` if another process analyses the results."""
+        return self._analyst.status if self._analyst else None
 
-        Without a runner the status is unknown, and the notice is "" too.
-        """
+    @property
+    def trouble(self) -> str:
+        """A notice for the pages if the last analysis failed or its findings are stale; otherwise ""."""
         return self._analyst.status.text if self._analyst else ""
+
+    @property
+    def analysing(self) -> bool:
+        """Whether this process runs an analysis, or waits to run one."""
+        return self._analyst is not None and self._analyst.busy
 
     def busy(self, results: Results) -> bool:
         """Return whether findings are missing and an analysis is running."""
-        return self._analyst is not None and self._analyst.busy and self._incomplete(results)
+        return self.analysing and self._incomplete(results)
 
     def _incomplete(self, results: Results) -> bool:
         return None in self._analysed_at(results).values()
