@@ -110,6 +110,7 @@ def test_files_of_folders_that_did_not_change_are_looked_at_seldom(tmp_path, mon
     looks = []
     monkeypatch.setattr("lockstep.history.store.scan", lambda root: looks.append(root) or scan(root))
     monkeypatch.setattr("lockstep.history.store._EVERY_FILE", float("inf"))
+    monkeypatch.setattr("lockstep.history.scan._SETTLED_S", 3600.0)
     store = open_store(tmp_path / "results", patience=1e-9)
     path = write_measurement(store.root, [record()], proof=False)
     for _ in range(3):
