@@ -1,12 +1,16 @@
-"""Know whether the name of a function that Triton did not load stands for its code."""
+"""Know which code a function of a library, which Triton did not load, can have."""
 
 from __future__ import annotations
 
+import functools
+import mmap
 import os
 import site
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+import torch
 
 #: Compilers of GPU code besides Triton: two of their functions may share a name and differ.
 _COMPILERS = (
@@ -15,7 +19,10 @@ _COMPILERS = (
 )
 
 #: The section of a shared library that holds GPU code.
-_GPU_CODE = b".nv_fatbin"
+_GPU_CODE = ".nv_fatbin"
+
+#: Folders of the system's libraries, among them the driver's and CUDA's.
+_SYSTEM = ("/usr", "/lib", "/lib64")
 
 #: Variables with folders of installed libraries.
 _FOLDERS = ("LD_LIBRARY_PATH", "CUDA_HOME", "CONDA_PREFIX")
@@ -33,17 +40,33 @@ def names_stand_for_code(checkout: Path) -> bool:
     """
     if any(name in sys.modules for name in _COMPILERS):
         return False
-    loaded = {Path(line.split(maxsplit=5)[-1].strip()) for line in memory_maps() if ".so" in line}
     installed = _installed()
     return not any(
         path.is_relative_to(checkout) or (not any(map(path.is_relative_to, installed)) and _has_gpu_code(path))
-        for path in loaded
+        for path in _loaded()
     )
+
+
+def only_torch_has(functions: frozenset[str]) -> bool:
+    """Return whether no library but torch's and NVIDIA's has GPU functions of these mangled names.
+
+    An extension that calls ``gpu_kernel`` of torch's headers may have a function with the name of one of torch's. A
+    library lists the names of its GPU functions as text.
+    """
+    torchs = Path(torch.__file__).resolve().parent
+    known = (torchs, torchs.with_name("nvidia"), *map(Path, _SYSTEM))
+    others = [path for path in _loaded() if not any(map(path.is_relative_to, known)) and _has_gpu_code(path)]
+    return not any(_has(path, name) for path in others for name in functions)
+
+
+def _loaded() -> set[Path]:
+    """Return the shared libraries of this process."""
+    return {Path(line.split(maxsplit=5)[-1].strip()) for line in memory_maps() if ".so" in line}
 
 
 def _installed() -> list[Path]:
     """Return the folders of installed libraries."""
-    folders = {"/usr", "/lib", "/lib64", "/opt", sys.prefix, sys.base_prefix}
+    folders = {*_SYSTEM, "/opt", sys.prefix, sys.base_prefix}
     folders |= {*site.getsitepackages(), site.getusersitepackages()}
     if (torch := find_spec("torch")) and torch.origin:
         folders.add(str(Path(torch.origin).parents[1]))
@@ -54,9 +77,16 @@ def _installed() -> list[Path]:
 
 def _has_gpu_code(path: Path) -> bool:
     """Return whether a library holds GPU code, or cannot be read any more."""
+    return _has(path, _GPU_CODE)
+
+
+@functools.cache
+def _has(path: Path, text: str) -> bool:
+    """Return whether a library contains a text, or cannot be read any more."""
     try:
-        return _GPU_CODE in path.read_bytes()
-    except OSError:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as found:
+            return found.find(text.encode()) >= 0
+    except (OSError, ValueError):
         return True
 
 

@@ -7,6 +7,7 @@ about other values. Only the work of the captured calls is compared, not what th
 from __future__ import annotations
 
 import bisect
+import contextlib
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,16 +16,20 @@ from typing import Any
 
 import torch
 
-from lockstep.same_work.library_code import memory_maps
+from lockstep.same_work.library_code import memory_maps, only_torch_has
+from lockstep.same_work.operations import Operations
 from lockstep.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
 from lockstep.same_work.work import (
     Buffer,
     Captured,
     Unknown,
+    Work,
+    by_operations,
     compare,
     depends_on_values,
     digest,
     portable_digest,
+    torchs_functions,
     without_host_addresses,
 )
 from lockstep.suite.inputs import tensors_of
@@ -40,6 +45,9 @@ _CALLS = 2
 
 #: Addresses of the GPU's memory are higher than this; smaller numbers are not looked up.
 _LEAST_ADDRESS = 1 << 32
+
+#: Records nothing, any number of times.
+_NOTHING = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,7 @@ def observe(
             if not graphs:
                 # Reserves the memory for outputs allocated within calls, so that both sides find it free.
                 graphs.append(_capture(arms[0], pool))
-            graphs.extend(_capture(arm, pool) for arm in arms)
-            base, head = (read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-2:])
+            base, head = _works(arms, pool, graphs, codes)
             seen.append(Captured(base, head, [*_buffers(arms, pair[0].family)], _OwnMemory, _is_memory))
             yield seen[-1]
 
@@ -129,8 +136,8 @@ def work_of(
         [arm], _ = buffers.arms([contender])  # again: the first call may have allocated buffers that outlive it
         if not graphs:
             graphs.append(_capture(arm, pool))  # reserves the memory for outputs allocated within calls
-        graphs.append(_capture(arm, pool))
-        work = without_host_addresses(read_graph(graphs[-1].raw_cuda_graph(), codes), _HostMemory())
+        [work] = _works([arm], pool, graphs, codes)
+        work = without_host_addresses(work, _HostMemory())
         shared = [*_buffers([arm], contender.family)]
         seen.append(Captured(work, work, shared, _OwnMemory, _is_memory))
         if len(seen) == 1:
@@ -169,14 +176,41 @@ def _call(arm: Arm, buffers: Buffers, begin: Callable[[str], None]) -> str:
     return ""
 
 
-def _capture(arm: Arm, pool: Any) -> torch.cuda.CUDAGraph:
+def _capture(
+    arm: Arm, pool: Any, operations: contextlib.AbstractContextManager[Any] = _NOTHING
+) -> torch.cuda.CUDAGraph:
+    def call() -> None:
+        with operations:  # not around the capture, which stores the seed of torch's random numbers
+            arm.calls[0]()
+
     try:
         with arm.active():
-            return capture_graph([arm.calls[0]] * _CALLS, pool, launch=False)
+            return capture_graph([call] * _CALLS, pool, launch=False)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:
         raise ArmFailed(arm.name, brief(error)) from error
+
+
+def _works(arms: Sequence[Arm], pool: Any, graphs: list[torch.cuda.CUDAGraph], codes: TritonCode) -> list[Work]:
+    """Capture arms, and return what they give the GPU to do. The graphs are added to ``graphs``, which keeps them."""
+
+    graphs.extend(_capture(arm, pool) for arm in arms)
+    works = [read_graph(graph.raw_cuda_graph(), codes) for graph in graphs[-len(arms) :]]
+    names = frozenset[str]().union(*map(torchs_functions, works))
+    if not names or not only_torch_has(names):
+        return works
+    recorded: list[Operations] = []
+    again: list[Work] = []
+    for arm in arms:
+        operations = Operations()
+        graphs.append(_capture(arm, pool, operations))
+        recorded.append(operations)
+        again.append(read_graph(graphs[-1].raw_cuda_graph(), codes))
+    return [
+        by_operations(work, other, operations.nodes) if operations.known else work
+        for work, other, operations in zip(works, again, recorded, strict=True)
+    ]
 
 
 def _buffers(arms: Sequence[Arm], base: Family) -> Iterator[Buffer]:

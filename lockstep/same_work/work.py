@@ -2,6 +2,7 @@
 
 The value has every node in order: its kind, the machine code of its kernel, how it is launched, each byte of its
 parameters, and the nodes that it waits for. A pointer becomes a buffer and an offset, also within a TMA descriptor.
+Torch's operations follow the nodes, in place of the parameters of torch's own functions.
 Whatever cannot be known makes a graph unequal to every other one, itself included. This module knows no GPU:
 ``read_graph`` reads the nodes.
 """
@@ -69,7 +70,7 @@ class Node:
     """One node of a graph.
 
     Attributes:
-        kind: "kernel", "copy", "set" or "empty".
+        kind: "kernel", "copy", "set", "empty", or "operation" (see ``lockstep.same_work.operations``).
         facts: everything that decides what the node does, by name: machine code, grid, parameters.
         after: the nodes for which this node waits.
         unknown: why it cannot be known what the node does, or "".
@@ -230,6 +231,34 @@ def _of_library(node: Node) -> bool:
     return UNKNOWN_CODE in str(dict(node.facts).get("machine code", ""))
 
 
+def torchs_functions(work: Work) -> frozenset[str]:
+    """Return the mangled names of torch's own functions in a graph."""
+    return frozenset(code.split()[2].rstrip(",") for node in work if (code := _torchs_code(node)))
+
+
+def by_operations(work: Work, again: Work, operations: Sequence[Node]) -> Work:
+    """Return the graph with operations in place of the parameters of torch's own functions.
+
+    Args:
+        again: another capture of the same calls, with the operations that ran meanwhile. If it launches something
+            else, the operations do not describe ``work``, which is returned as it is.
+    """
+    if [_launch(node) for node in work] != [_launch(node) for node in again]:
+        return work
+    return (*(_launch(node) if _torchs_code(node) else node for node in work), *operations)
+
+
+def _launch(node: Node) -> Node:
+    """Return a node without what is passed to it."""
+    return replace(node, facts=tuple(fact for fact in node.facts if not fact[0].startswith("parameter ")))
+
+
+def _torchs_code(node: Node) -> str:
+    """Return what identifies the code of a function of torch's own; "" for other nodes."""
+    code = str(dict(node.facts).get("machine code", ""))
+    return code if UNKNOWN_CODE in code and _TORCHS.search(code) else ""
+
+
 class Unknown(Exception):
     """It cannot be known what a node does."""
 
@@ -252,7 +281,7 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
         try:
             # Torch's own functions get what the variant gives them, perhaps a table whose contents decide the work.
             # What memory held before it is set decides nothing.
-            keeps = (library and not _TORCHS.search(code)) or node.kind == "set"
+            keeps = (library and not _torchs_code(node)) or node.kind == "set"
             [there] = placed((node,), memory.seen_by(functools.partial(own, library=keeps)))
         except Unknown:
             return ""

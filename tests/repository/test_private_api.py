@@ -12,6 +12,7 @@ REASONS = {
     "lockstep/machine_code/tracing/operators.py": "only torch's dispatcher knows which kernels are Python",
     "lockstep/machine_code/tracing/recorded_launches.py": "Triton specialises a launch, and must not compile it",
     "lockstep/machine_code/tracing/simulated_tensors.py": "tensors without memory report the target's device",
+    "lockstep/same_work/operations.py": "torch documents TorchDispatchMode of a private module",
     "lockstep/gpu/triton_cache_keys.py": "the key of a kernel must not depend on earlier calls",
     "lockstep/machine_code/tracing/trace.py": "torch documents TorchDispatchMode of a private module",
     "lockstep/timing/clocks/cuda_clock.py": "compiled functions that code under test cannot replace",

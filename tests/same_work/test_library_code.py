@@ -60,3 +60,21 @@ def test_a_launcher_without_gpu_code_changes_nothing(place):
 def test_a_library_that_the_environment_names_is_installed(place, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(place / "built"))
     assert ask(library(place / "built", gpu_code=True), place) == "True"
+
+
+def test_a_library_with_a_function_of_torchs_name_is_seen(place):
+    name = "_ZN2at6native13reduce_kernelILi512E"
+    path = library(place / "built", gpu_code=True)
+    asked = """
+import ctypes, sys
+from lockstep.same_work.library_code import only_torch_has
+ctypes.CDLL(sys.argv[1])
+print(only_torch_has(frozenset(sys.argv[2:])))
+"""
+
+    def only_torchs():
+        return subprocess.run([sys.executable, "-c", asked, path, name], capture_output=True, text=True).stdout.strip()
+
+    assert only_torchs() == "True"
+    path.write_bytes(path.read_bytes() + name.encode())
+    assert only_torchs() == "False"
