@@ -70,6 +70,12 @@ SUITE = """
             return double(x)
 
         @variant
+        def pruned(self, x):
+            from toy.pruned import double
+
+            return double(x)
+
+        @variant
         def memory(self, x):
             from toy.memory import double
 
@@ -309,9 +315,33 @@ MEASURING = """
         return out
 """
 
+#: Leaves out configurations by the arguments of the call, as lmdeploy's ``fused_moe`` does.
+PRUNED = """
+    import torch
+    import triton
+
+    from toy.scale import CONFIGURATIONS, scale
+
+
+    def few(configurations, arguments, **settings):
+        return [each for each in configurations if each.num_warps * 1024 <= arguments["x"].shape[0] * 4]
+
+
+    pruning = {"early_config_prune": few}
+    listed = [*CONFIGURATIONS, triton.Config({"BLOCK": 256}, num_warps=32)]
+    tuned = triton.autotune(listed, ["count"], pruning)(scale.fn)
+
+
+    def double(x):
+        out = torch.empty_like(x)
+        tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
+"""
+
 FILES = {
-    "__init__": "from toy import addresses, measuring, memory, scale, stored, twelve\n",
+    "__init__": "from toy import addresses, measuring, memory, pruned, scale, stored, twelve\n",
     "measuring": MEASURING,
+    "pruned": PRUNED,
     "stored": STORED,
     "scale": SCALE,
     "memory": MEMORY,
@@ -413,6 +443,10 @@ def test_a_tuner_that_measures_by_itself_is_told_by_configuration(codes):
     assert of(codes, "measuring").host == of(codes, "tuned").host
 
 
+def test_a_tuner_leaves_out_configurations_by_the_arguments_of_the_call(codes):
+    assert of(codes, "pruned") == of(codes, "tuned")
+
+
 def test_a_question_of_a_module_stops_only_the_cases_that_reach_it(codes):
     memory = of(codes, "memory")
     assert "mem_get_info" in memory.unknown
@@ -428,7 +462,7 @@ def test_what_depends_on_an_address_is_not_traced(codes, variant):
 
 def test_the_doctor_lists_question_line_cases_and_advice(codes):
     lines = "\n".join(obstacle_lines(codes, "base"))
-    assert lines.startswith("base: 6 of 12 cases are traced; 6 questions stop the others")
+    assert lines.startswith("base: 7 of 13 cases are traced; 6 questions stop the others")
     assert "toy/memory.py:5: asks torch.cuda.mem_get_info" in lines
     assert "    stops 1: scale memory at M=4096\n    Do: ask in the function" in lines
     assert "toy/addresses.py:16: computes with a tensor's address (mod)" in lines

@@ -105,11 +105,11 @@ def noted(target: Target, note: Note) -> Iterator[None]:
         return request
 
     def launch_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))  # pruning reads it
         configurations = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
         if len(configurations) > 1:
             deciding = ", ".join(f"{name}={getattr(self, name, None)}" for name in _DECIDING)
             Listener.step(f"tunes kernel={getattr(self.base_fn, '__name__', '')}, {deciding}")
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
         tuned: dict[str, tuple[Request, tuple[int, ...]]] = {}
         for configuration in configurations:
             self.best_config = configuration
