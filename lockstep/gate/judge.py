@@ -109,7 +109,7 @@ class Judge:
         first: dict[tuple[str, ...], SeriesKey] = {}
         for key in keys:
             verdict = self.imports.verdict(key, self.unchanged)
-            self.verdicts[key] = verdict or Verdict(key, "unsure", UNREACHED, code=self.unchanged.reasons(key))
+            self.verdicts[key] = verdict or self._unreached(key)
             if verdict is not None:
                 continue
             work = self.unchanged.work(key)
@@ -128,7 +128,7 @@ class Judge:
                 if self.unchanged.same(key):
                     self.verdicts[key] = self.imports.unchanged(key, self.unchanged)
                     continue
-                self.verdicts[key] = Verdict(key, "unsure", UNREACHED, code=self.unchanged.reasons(key))
+                self.verdicts[key] = self._unreached(key)
                 yield key
 
     def _with_latency(self, group: Group) -> Group | None:
@@ -204,6 +204,15 @@ class Judge:
             twins=twins,
         )
 
+    def _unaffected(self, key: SeriesKey) -> bool:
+        """Return whether the change does not affect a case, even if every case is to be measured."""
+        return replace(self.unchanged, measure_all=False).same(key)
+
+    def _unreached(self, key: SeriesKey) -> Verdict:
+        """Return the verdict on a case until it is measured."""
+        code = self.unchanged.reasons(key)
+        return Verdict(key, "unsure", UNREACHED, code=code, unchanged=self._unaffected(key))
+
     def _dressed(self, verdict: Verdict) -> Verdict:
         """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
         key = verdict.key
@@ -218,8 +227,7 @@ class Judge:
             file=file,
             line=line,
             accepted=accepted.because if accepted else "",
-            # A case that this machine cannot run may be unchanged even if every case is to be measured.
-            unchanged=verdict.outcome == "na" and replace(self.unchanged, measure_all=False).same(key),
+            unchanged=self._unaffected(key),
         )
 
 

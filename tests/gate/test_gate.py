@@ -229,6 +229,13 @@ def test_a_changed_kernel_that_no_side_can_run_here_is_no_pass(project):
     assert [one["unchanged"] for one in report["cases"]] == [True, True], shown
 
 
+def test_an_unchanged_case_says_so_although_it_is_to_be_measured(project):
+    options = ["--head", "HEAD", "--ignore-fingerprints", "--variant", "plain", "--budget", "2s", "--min-effect", "95%"]
+    _code, shown, report = gate(project, *options)
+    assert [one["unchanged"] for one in report["cases"]] == [True, True], shown
+    assert "the same sources" not in [one["reason"] for one in report["cases"]], shown
+
+
 def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
     own = """
         @variant

@@ -100,7 +100,8 @@ class Report:
             if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
         ]
         unsure = [verdict for verdict in latencies if verdict.outcome == "unsure"]
-        if judged and not (unsure and all(verdict.unchanged or verdict.outcome == "new" for verdict in judged)):
+        assumed = [v for v in judged if v.outcome == "new" or (v.unchanged and v.change is None)]
+        if judged and not (unsure and len(assumed) == len(judged)):
             return ""
         reasons = Counter(_why_not(verdict) for verdict in unsure or latencies)
         return "; ".join(reason for reason, _ in reasons.most_common(3)) or "no case was selected"
