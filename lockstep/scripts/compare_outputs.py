@@ -35,16 +35,21 @@ def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
             call.drop_gradients()
 
 
-def difference(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again: Callable[[], Any]) -> tuple[str, str]:
+def difference(
+    base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again: Callable[[], Any], *, same_inputs: bool
+) -> tuple[str, str]:
     """Return what is wrong with head's output, or "", and what a reader of a right one must know, or "".
 
     Args:
         again: calls base once more. If its output changes from call to call, the outputs say nothing.
+        same_inputs: whether base and head were called with the same values; otherwise the outputs say nothing.
     """
     if not base and not head:
         return "", "no output to compare"
     if not (wrong := wrong_output(base, head)):
         return "", ""
+    if not same_inputs:
+        return "", "base and head drew other inputs, so the outputs were not compared"
     if wrong_output(base, again()):
         return "", "its output changes from call to call, so it was not compared"
     return wrong, ""

@@ -28,8 +28,18 @@ def share(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
     # A backward pass reads what the forward pass saved.
     saved_by_base, saved_by_head = (list(_saved(tensors.values())) for tensors in (ours, theirs))
     shared += [_share_saved(*pair) for pair in zip(saved_by_base, saved_by_head, strict=False)]
+    shared += [_share_gradient(*pair) for pair in zip(_leaves(ours.values()), _leaves(theirs.values()), strict=False)]
     alike = ours.keys() == theirs.keys() and len(saved_by_base) == len(saved_by_head)
     return bool(shared) and all(shared) and alike
+
+
+def same_inputs(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
+    """Return whether tensors that both closures hold under one name have the same values."""
+    ours, theirs = (dict(_tensors(function, "", _DEPTH, set())) for function in (base, head))
+    pairs = [(ours[path], theirs[path]) for path in ours.keys() & theirs.keys()]
+    return all(
+        one is another or (_layout(one) == _layout(another) and torch.equal(one, another)) for one, another in pairs
+    )
 
 
 def _share(base: torch.Tensor, head: torch.Tensor) -> bool:
@@ -54,8 +64,8 @@ class _Saved:
     tensor: torch.Tensor | None = None
 
 
-def _saved(tensors: Iterable[torch.Tensor]) -> Iterator[_Saved]:
-    """Yield what the graphs behind some tensors saved; the graphs read it from there afterwards."""
+def _nodes(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """Yield the nodes of the graphs behind some tensors."""
     pending = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen: set[Any] = set()
     while pending and len(seen) < _MOST_NODES:
@@ -64,6 +74,27 @@ def _saved(tensors: Iterable[torch.Tensor]) -> Iterator[_Saved]:
             continue
         seen.add(node)
         pending += [following for following, _ in node.next_functions if following is not None]
+        yield node
+
+
+def _leaves(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors whose gradients the graphs behind some tensors add up."""
+    return [node.variable for node in _nodes(tensors) if hasattr(node, "variable")]
+
+
+def _share_gradient(base: torch.Tensor, head: torch.Tensor) -> bool:
+    """Let the gradient of ``head`` add up in the memory of that of ``base``; calls do not read it otherwise."""
+    if base.grad is None or head.grad is None:
+        return True  # a call makes it anew
+    if _layout(base.grad) != _layout(head.grad):
+        return False
+    head.grad = base.grad
+    return True
+
+
+def _saved(tensors: Iterable[torch.Tensor]) -> Iterator[_Saved]:
+    """Yield what the graphs behind some tensors saved; the graphs read it from there afterwards."""
+    for node in _nodes(tensors):
         yield from (_Saved(value) for value in getattr(node, "__dict__", {}).values() if _is_tensor(value))
         for name in sorted(dir(node)):
             if name.startswith("_raw_saved_"):

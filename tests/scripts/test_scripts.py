@@ -499,3 +499,37 @@ def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch, c
         assert (status, why in printed.err + printed.out) == (4, True), printed
     assert run_verb("gate", "--script", "benchmarks/bench_norm.py", "--base", "HEAD", "--require-gpu") == 3
     assert "there is no GPU, and --require-gpu asks for one" in capfd.readouterr().out
+
+
+#: A package that replaces an operation of torch for a while, as FlagGems does.
+REPLACES = """
+    import contextlib
+    import torch
+
+    @contextlib.contextmanager
+    def used():
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("normal_", lambda x, mean=0.0, std=1.0, *, generator=None: x.fill_(7), "CPU", allow_override=True)
+        try:
+            yield
+        finally:
+            library._destroy()
+"""
+REPLACED = """
+    import torch
+    import tiny_ops
+    from triton.testing import do_bench
+
+    for rows in (4, 8, 16):
+        x = torch.randn(rows, 4)
+        do_bench(lambda: x + 1)
+        with tiny_ops.used():
+            do_bench(lambda: x + 2)
+"""
+
+
+def test_inputs_that_one_version_draws_otherwise_accuse_nobody(project):
+    # While one version waits in a timed call, its replacement of an operation serves the other version as well.
+    report = gated(project({"tiny_ops/__init__": REPLACES, "bench": REPLACED}), "bench.py", budget_s=60)
+    assert "failed" not in [verdict.outcome for verdict in report.cases]
+    assert any("drew other inputs" in verdict.reason for verdict in report.cases)

@@ -57,3 +57,21 @@ def test_other_values_are_not_shared():
     assert not share(base, head)
     assert torch.equal(head(), before)
     assert x.grad is not None
+
+
+def transposed_leaf():
+    x = torch.ones(4, 6, requires_grad=True)
+    y = (x.t() * 3).exp()
+
+    def closure():
+        y.backward(torch.ones(6, 4), retain_graph=True)
+
+    return closure, x
+
+
+def test_gradients_of_tensors_behind_the_closure_have_one_memory():
+    (base, x), (head, y) = transposed_leaf(), transposed_leaf()
+    base()
+    head()
+    assert share(base, head)
+    assert x.grad.data_ptr() == y.grad.data_ptr()
