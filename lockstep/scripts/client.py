@@ -26,6 +26,7 @@ class Outcome:
         adopted: source of suites, of a plan that adopts; ``left_out`` has the variants that it lacks, by the reason.
         refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
+        apart: why head's script ended early beside base, if it does not alone.
         trouble: why no worker starts; "" if one does.
     """
 
@@ -40,6 +41,7 @@ class Outcome:
     died: dict[int, tuple[str, str]] = field(default_factory=dict)
     refused: dict[str, dict[int, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    apart: str = ""
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 

@@ -62,9 +62,12 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
                     say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
+            if _ends_early_in_head(outcome) and not _ends_early_alone(plan, say):
+                outcome.apart = outcome.errors.pop(HEAD)
         except KeyboardInterrupt:
             interrupted = True
-    cases = () if unfit else (*_verdicts(plan, outcome), *outcome.extra)
+    removed = () if outcome.apart else outcome.extra  # head ended before it came to those calls
+    cases = () if unfit else (*_verdicts(plan, outcome), *removed)
     return Report(
         base=base.label,
         head=head.label,
@@ -89,6 +92,20 @@ def side_of(project: Project, tree: Version) -> Side:
     return Side(str(root), str(root / project.file.name if project.own else project.file))
 
 
+def _ends_early_in_head(outcome: Outcome) -> bool:
+    """Return whether head's script ended early, and base's did not."""
+    return bool(outcome.calls and outcome.errors.get(HEAD) and not outcome.errors.get(BASE))
+
+
+def _ends_early_alone(plan: Plan, say: Callable[[str], None]) -> bool:
+    """Return whether head's script ends early in a process without base as well."""
+    say("head's script ended early; running it alone")
+    alone = Outcome()
+    for _ in run_plan(replace(plan, sides={HEAD: plan.sides[HEAD]}, quick=True), SILENCE_S, say, alone):
+        pass
+    return bool(alone.trouble or alone.died or alone.errors or alone.refused.get(HEAD))
+
+
 def _what(project: Project) -> str:
     if project.own:
         return "which imports no package of its repository, so each version runs its own script"
@@ -108,7 +125,7 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
             verdicts.append(outcome.verdicts[number])
         else:
             verdicts.append(_not_set_up(key, *(outcome.refused.get(side, {}).get(number, "") for side in (BASE, HEAD))))
-    if outcome.errors.get(HEAD) and not outcome.errors.get(BASE) and BASE in plan.sides and outcome.calls:
+    if _ends_early_in_head(outcome) and BASE in plan.sides:
         key = SeriesKey(plan.suite, _SCRIPT, "-", "warm")
         verdicts.append(Verdict(key, "failed", f"head's script ends early: {outcome.errors[HEAD]}"))
     return verdicts
@@ -134,6 +151,11 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
     lines += [
         f"{side}'s script ended early, so later calls were not taken: {error}" for side, error in outcome.errors.items()
     ]
+    if outcome.apart:
+        lines.append(
+            "one process cannot hold both versions, so later calls were not taken. Beside base head's script ended"
+            f" early ({outcome.apart}); alone it does not"
+        )
     return lines
 
 

@@ -533,3 +533,23 @@ def test_inputs_that_one_version_draws_otherwise_accuse_nobody(project):
     report = gated(project({"tiny_ops/__init__": REPLACES, "bench": REPLACED}), "bench.py", budget_s=60)
     assert "failed" not in [verdict.outcome for verdict in report.cases]
     assert any("drew other inputs" in verdict.reason for verdict in report.cases)
+
+
+def test_two_versions_that_one_process_cannot_hold_accuse_nobody(project):
+    once = """
+        import builtins
+        import contextlib
+
+        @contextlib.contextmanager
+        def used():
+            if getattr(builtins, "tiny_ops_is_used", False):
+                raise RuntimeError("another version replaces the operation")
+            builtins.tiny_ops_is_used = True
+            try:
+                yield
+            finally:
+                builtins.tiny_ops_is_used = False
+    """
+    report = gated(project({"tiny_ops/__init__": once, "bench": REPLACED}), "bench.py", budget_s=60)
+    assert {verdict.outcome for verdict in report.cases} <= {"same", "unsure", "faster", "slower"}
+    assert any("alone it does not" in note for note in report.notes)
