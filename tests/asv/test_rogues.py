@@ -60,7 +60,7 @@ def measured(project, *arguments, before="import lockstep.commands.measure as ve
 
 @pytest.mark.timeout(600)
 def test_each_rogue_is_named_and_the_rest_is_measured(root):
-    project = make_project(root, timeout=20.0)
+    project = make_project(root, timeout=10.0)
     project.write("toy/product.py", KERNELS + ROGUES)
     rows = measured(project)
     assert {name for name, row in rows.items() if row["state"] == "ok"} == {"plain", "twice"}, rows
@@ -78,11 +78,11 @@ def test_each_rogue_is_named_and_the_rest_is_measured(root):
     [
         ("raise SystemExit(0)", "toy.product cannot be imported: SystemExit: 0", ""),
         ("os._exit(0)", "ended with exit status 0 in its import", ""),
-        ("time.sleep(1000)", "hung for 20 s in its import", Rule.HUNG),
+        ("time.sleep(1000)", "hung for 10 s in its import", Rule.HUNG),
     ],
 )
 def test_an_import_that_does_not_return_fails_its_suite_once(root, line, reason, rule):
-    project = make_project(root, timeout=20.0)
+    project = make_project(root, timeout=10.0)
     project.write("toy/product.py", f"{KERNELS}\n    {line}\n")
     told = {name: (row["state"], row["reason"], row["rule"]) for name, row in measured(project).items()}
     assert told == dict.fromkeys(("plain", "twice"), ("failed", reason, rule))

@@ -52,7 +52,7 @@ def provenance(project, commit):
 
 def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
     # One case, to keep it short: a death costs the start of a worker, the hang its limit.
-    project = make_project(root, timeout=20.0)
+    project = make_project(root, timeout=10.0)
     project.write("toy/product.py", KERNELS + BROKEN)
     head = project.commit("Break")
     done = project.lockstep("run", "HEAD^!", "--bench", rf"(latency|speedup)\(.*'{M2}', 'warm'")
@@ -62,7 +62,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
         "unwritten": r"WrongResult: unwritten output 0 is NaN or infinite in .*",
         "raises": r"RuntimeError: no such thing",
-        "hangs": r"hung for 20 s in its check",
+        "hangs": r"hung for 10 s in its check",
         "killed": r"killed by SIGKILL in its check",
         "dies_while_timed": r"killed by SIGSEGV while (timing|its calls were captured)",
         "hungry": r"RuntimeError: .*can't allocate memory.*",

@@ -108,7 +108,9 @@ def test_the_overview_shows_the_files_numbers(visit, site, size, scheme):
         assert (background(page, part) < 80) == (scheme == "dark"), part
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [pytest.param("desktop", "light", marks=pytest.mark.thorough), ("phone", "dark")]
+)
 def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     page = visit(site + LINK, size, scheme)
     page.locator("#family-trend .js-plotly-plot .scatterlayer .points path").first.wait_for()
@@ -212,7 +214,7 @@ def test_markup_in_names_stays_text(visit, serve, tmp_path):
     assert page.title() == f"linear on {MACHINE} · Lockstep"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [pytest.param("desktop", marks=pytest.mark.thorough), "phone"])
 def test_with_nothing_measured_the_page_says_what_to_run(visit, serve, tmp_path, size):
     page = visit(serve(open_store(tmp_path / "results")), size)
     page.get_by_text("lockstep run HEAD").wait_for()

@@ -43,7 +43,9 @@ def test_a_count_narrows_the_table_and_widens_it_again(visit, site):
     assert download.value.path().read_text().count("\n") == 7
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desktop", "dark"), ("phone", "light")])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [pytest.param("desktop", "dark", marks=pytest.mark.thorough), ("phone", "light")]
+)
 def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
     address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": (30.0, 50.0)})
     page = visit(site[0] + address.link(), size, scheme)
@@ -97,7 +99,7 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
     again.wait_for_url(lambda url: "zoom" not in url)
 
 
-@pytest.mark.parametrize("kind", ["family", "series"])
+@pytest.mark.parametrize("kind", ["family", pytest.param("series", marks=pytest.mark.thorough)])
 def test_commits_by_date_are_in_the_address_and_a_zoom_of_the_other_axis_ends(visit, site, kind):
     address = {
         "family": FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",), zoom=(10.0, 20.0)),
@@ -163,6 +165,7 @@ def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
     page.locator("#series-table tbody tr").first.wait_for()
 
 
+@pytest.mark.thorough
 def test_a_commit_page_leads_to_its_series(visit, site):
     root, commits = site
     page = visit(root + CommitAddress(commits[40].hash, FAST).link())

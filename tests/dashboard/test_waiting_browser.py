@@ -138,7 +138,12 @@ def slow_computer(held):
 
 @pytest.mark.parametrize(
     ("tree", "course"),
-    [("kernels", slow_polls), ("rates", restless_polls), ("kernels", other_colours), ("rates", slow_computer)],
+    [
+        ("kernels", slow_polls),
+        ("rates", restless_polls),
+        ("kernels", other_colours),
+        pytest.param("rates", slow_computer, marks=pytest.mark.thorough),
+    ],
 )
 def test_every_first_visit_fills_the_overview(window, sites, tree, course):
     held = Held(window.open(1400, 900))
