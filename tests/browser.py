@@ -20,28 +20,43 @@ import pytest
 from tools.pictures.chromium import FLAGS, find_chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import BrowserContext, Page, Route
 
 
 @dataclass(frozen=True)
 class Window:
-    """Open pages in the browser, each in a context of its own: no cookie, storage or cache of another page."""
+    """Open pages in the browser, each without cookies or storage of an earlier page.
 
-    browser: Browser
+    Pages on a desktop share a cache: compiling the pages' scripts anew takes more of a processor than all else.
+    """
+
+    desktop: BrowserContext
     contexts: ExitStack
 
-    def open(self, width: int, height: int, phone: bool = False, **options: Any) -> Page:
+    def open(self, width: int, height: int, phone: bool = False, **media: Any) -> Page:
         """Open an empty page.
 
         Args:
             width, height: of the viewport, in CSS pixels.
-            phone: heed the page's viewport meta element, as a phone does.
-            options: further options of playwright's ``Browser.new_context``, e.g. ``color_scheme``.
+            phone: heed the page's viewport meta element, and touches, as a phone does.
+            media: options of playwright's ``Page.emulate_media``, e.g. ``color_scheme``.
         """
         viewport: Any = {"width": width, "height": height}
-        context = self.contexts.enter_context(self.browser.new_context(viewport=viewport, is_mobile=phone, **options))
-        context.set_default_timeout(20_000)
-        return context.new_page()
+        if phone:
+            assert self.desktop.browser
+            options = {"viewport": viewport, "is_mobile": True, "has_touch": True}
+            page = self.contexts.enter_context(self.desktop.browser.new_context(**options)).new_page()
+        else:
+            page = self.desktop.new_page()
+            self.contexts.callback(page.close)
+            self.desktop.clear_cookies()
+            self.desktop.clear_permissions()
+            stored = {"origin": "*", "storageTypes": "local_storage"}
+            self.desktop.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+            page.set_viewport_size(viewport)
+        page.set_default_timeout(20_000)
+        page.emulate_media(**media)
+        return page
 
 
 @dataclass
@@ -74,7 +89,7 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """The system's Chromium, driven by playwright; tests that need it are skipped where it is absent."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pages are not tested in a browser")
     binary = find_chromium()
@@ -82,13 +97,13 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("no chromium: pages are not tested in a browser (make system-deps installs it)")
     with sync_api.sync_playwright() as playwright:
         sync_api.expect.set_options(timeout=20_000)
-        browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
-        yield browser
-        browser.close()
+        profile = tmp_path_factory.mktemp("profile")
+        with playwright.chromium.launch_persistent_context(profile, executable_path=binary, args=FLAGS) as context:
+            yield context
 
 
 @pytest.fixture
-def window(chromium: Browser) -> Iterator[Window]:
+def window(chromium: BrowserContext) -> Iterator[Window]:
     """Pages of one test; they close with it."""
     with ExitStack() as contexts:
         yield Window(chromium, contexts)

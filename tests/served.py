@@ -30,6 +30,9 @@ from lockstep.suite.thresholds import Thresholds
 TOKEN, NAME = "a-token-of-twenty-four-c", "Mira Example"
 NEW_TORCH = {"torch": "2.13.0"}
 
+#: Ports at which an application was served.
+_FREE: list[int] = []
+
 
 @dataclass
 class Place:
@@ -87,10 +90,13 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
 
 @contextmanager
 def serving(app):
-    """Serve a Dash application on 127.0.0.1 at a port of its own; gives the address."""
+    """Serve a Dash application on 127.0.0.1; gives the address.
+
+    A port that is free again is taken first: a browser keeps compiled scripts by the address.
+    """
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     warm(app)
-    server = make_server("127.0.0.1", 0, app.server, threaded=True)
+    server = make_server("127.0.0.1", _FREE.pop() if _FREE else 0, app.server, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -99,6 +105,7 @@ def serving(app):
         server.shutdown()
         server.server_close()
         thread.join()
+        _FREE.append(server.port)
 
 
 def sign_in(client, token=TOKEN):

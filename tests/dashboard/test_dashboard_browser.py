@@ -47,8 +47,7 @@ def visit(window, serve):
             faults.append(f"left the host: {request.url}")
 
     def go(address, size="desktop", scheme="light"):
-        phone = size == "phone"
-        page = window.open(*SIZES[size], phone=phone, has_touch=phone, color_scheme=scheme)
+        page = window.open(*SIZES[size], phone=size == "phone", color_scheme=scheme)
         pages.append(page)
         page.on(
             "console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None

@@ -33,7 +33,7 @@ REWORDED = '"""What it does."""\n# A comment.\n' + textwrap.dedent(KERNELS).repl
 @pytest.fixture
 def project(tmp_path):
     assert SLOW != KERNELS
-    return make_project(tmp_path / "project", timeout=20.0)
+    return make_project(tmp_path / "project", timeout=10.0)
 
 
 def gate(project, *arguments):
@@ -78,7 +78,7 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm.*",
         "unwritten": r"WrongResult: unwritten output 0 is NaN or infinite in .*",
         "raises": r"RuntimeError: no such thing",
-        "hangs": r"hung for 20 s in its check",
+        "hangs": r"hung for 10 s in its check",
         "killed": r"killed by SIGKILL in its check",
         "hungry": r"RuntimeError: .*can't allocate memory.*",
         "gone": r"head has no such variant",
