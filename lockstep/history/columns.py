@@ -59,9 +59,10 @@ COLUMNS: Mapping[str, Kind] = {
     "bound": "text",
     "clock_reasons": "text",
     "code": "text",
-    # The first 16 digits of a commit's hash and of a GPU's UUID, see ``lockstep.history.hex_digits``.
+    # The first 16 digits of a commit's hash, of a GPU's UUID and of a digest, see ``lockstep.history.hex_digits``.
     "same_work_as": "key",
     "gpu": "key",
+    "work": "key",
     "bridge": "number",
 }
 

@@ -1,4 +1,4 @@
-"""Store the first 16 hexadecimal digits of a commit's hash or of a GPU's UUID as a number, which is small and fast."""
+"""Store the first 16 hexadecimal digits of a commit's hash, a GPU's UUID or a digest as a number, which is small."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DIGITS = re.compile(r"[0-9a-f]{8,16}")
 
 
 def packed(text: str) -> int:
-    """Return the first digits of a hash or of a UUID as a signed 64-bit number; 0 if it does not begin with digits."""
+    """Return the first digits of a text as a signed 64-bit number; 0 if it does not begin with digits."""
     digits = text.lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")[:16]
     if not _DIGITS.fullmatch(digits):
         return 0

@@ -362,6 +362,7 @@ class Point:
         same_work_as: the commit whose numbers the point copies, without a measurement; "" for a measurement. Its full
             hash, or 16 digits if that commit has no results.
         gpu: the first digits of the UUID of the GPU that measured the point; "" if unknown.
+        work: digest of what a call gives the GPU to do, equal in all processes with one toolchain; "" if unknown.
     """
 
     series: Series
@@ -402,3 +403,4 @@ class Point:
     measured_at: int = 0
     same_work_as: str = ""
     gpu: str = ""
+    work: str = ""

@@ -244,6 +244,7 @@ class _RecordMerger:
             "code": _code(record.code),
             "same_work_as": packed(copied),
             "gpu": packed(words(record.gpu) or self._gpu),
+            "work": packed(words(record.work)),
         }
 
     def _bound(self, flops: float, size: float) -> str:

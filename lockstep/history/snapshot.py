@@ -324,6 +324,7 @@ class Results(Contents):
             "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
             "same_work_as": [self.commit_of(digits) for digits in rows["same_work_as"].tolist()],
             "gpu": [unpacked(digits)[:8] for digits in rows["gpu"].tolist()],
+            "work": [unpacked(digits) for digits in rows["work"].tolist()],
         }
         return map(Point, *(columns[field.name] for field in fields(Point)))
 

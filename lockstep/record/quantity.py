@@ -69,6 +69,9 @@ COST_QUANTITIES: tuple[str, ...] = tuple(name for names in COSTS.values() for na
 #: By time, its ratio to the baseline's time. The detector follows the ratio in place of the time if both are measured.
 PAIRED: Mapping[str, str] = {"latency": "speedup", "behind": "behind_speedup"}
 
+#: Quantities that follow from what the GPU is given to do, whatever the host does.
+OF_GPU: frozenset[str] = frozenset({*PAIRED, *PAIRED.values(), "energy"})
+
 #: Quantities that are times or ratios of times, so that worse means slower.
 TIMED: tuple[str, ...] = tuple(
     quantity.name for quantity in QUANTITIES.values() if quantity.unit in ("seconds", "s", "x")

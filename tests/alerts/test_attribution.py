@@ -173,6 +173,46 @@ def test_unknown_machine_code_is_never_unchanged(unknown):
     assert cause_of(sides("code", unknown, unknown)).kind == "own commit"
 
 
+def same_work(quantity):
+    return sides("work", "ab12", "ab12", series=series(quantity=quantity))
+
+
+@pytest.mark.parametrize("quantity", ["latency", "speedup", "behind", "energy"])
+def test_the_same_work_of_the_gpu_is_noise(quantity):
+    cause = cause_of(same_work(quantity))
+    assert (cause.kind, cause.sentence) == ("noise", "the GPU got the same work before and after")
+
+
+def clocked(quantity, clocks, **codes):
+    one = step(series=series(quantity=quantity))
+    before, after = (replace(side, sm_mhz=clock) for side, clock in zip((one.before, one.after), clocks, strict=True))
+    return replace(one, before=replace(before, code=codes.get("before")), after=replace(after, code=codes.get("after")))
+
+
+def test_a_time_that_follows_the_clock_is_the_machines():
+    slower = 1650.0 * math.exp(-step().change.size)
+    cause = cause_of(clocked("latency", (1650.0, slower)))
+    assert (cause.kind, cause.sentence) == (
+        "machine",
+        f"the GPU's clock moved: SM clock 1650 MHz → {slower:.0f} MHz",
+    )
+    assert cause_of(clocked("latency", (slower, 1650.0))).kind == "own commit"
+    half = 1650.0 * math.exp(-step().change.size / 2)
+    assert cause_of(clocked("latency", (1650.0, half))).kind == "own commit"
+    assert cause_of(clocked("speedup", (1650.0, slower))).kind == "own commit"
+    assert cause_of(clocked("latency", (1650.0, slower), before=code(), after=code(code="bb"))).kind == "own commit"
+
+
+@pytest.mark.parametrize("quantity", ["host", "compile", "deterministic", "registers"])
+def test_the_same_work_of_the_gpu_says_nothing_of_the_host(quantity):
+    assert cause_of(same_work(quantity)).kind == "own commit"
+
+
+@pytest.mark.parametrize("work", [("", ""), ("ab12", ""), ("ab12", "cd34")])
+def test_work_that_is_unknown_or_differs_acquits_no_commit(work):
+    assert cause_of(sides("work", *work)).kind == "own commit"
+
+
 def test_a_toolchain_that_changed_is_named_before_the_commits():
     cause = cause_of(sides("toolchain", *TORCH))
     assert (cause.kind, cause.sentence) == ("toolchain", "the toolchain changed: torch 2.11.0 → 2.13.0")

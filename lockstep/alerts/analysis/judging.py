@@ -83,7 +83,7 @@ def _suppression(change: FoundChange, threshold: Threshold, unchanged: float) ->
 _REASONS: Mapping[Suppressed, str] = {
     "small": "it is smaller than min_effect in thresholds.toml",
     "unsure": "it is less sure than confidence in thresholds.toml asks for",
-    "noise": "unchanged machine code changes by as much",
+    "noise": "unchanged work or machine code changes by as much",
     "unconfirmed": "a third point must confirm it",
     "moved": "the series moved to another GPU, which explains it",
 }

@@ -126,25 +126,28 @@ class StepBuilder:
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
                 # A run may have measured its series on several GPUs.
                 machine=_hardware(run) | ({"gpu_uuid": unpacked(gpu)[:8]} if gpu else {}),
-                code=self._code(lockstep_series, commit) if lockstep_series else None,
+                **(self._measured(lockstep_series, commit) if lockstep_series else {}),
             )
         return self._shared[facts_key]
 
-    def _code(self, series: Series, commit: str) -> Mapping[str, Any] | None:
-        """Return the machine code of the series at a commit; ``None`` if unknown.
+    def _measured(self, series: Series, commit: str) -> dict[str, Any]:
+        """Return machine code, work and clock of the series at a commit.
 
-        The code for a ratio includes the baseline's kernels, because they affect the ratio as well.
+        Code and work of a ratio include the baseline's, because they affect the ratio as well.
         """
-        point = self._at(commit).get(series)
-        code = code_of(point.code) if point else None
-        if not (code and point and point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
-            return code
+        if (point := self._at(commit).get(series)) is None:
+            return {}
+        code, work, clock = code_of(point.code), point.work, {"sm_mhz": point.sm_mhz}
+        if not (point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
+            return clock | {"code": code, "work": work}
         axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
-        baseline_point = self._at(commit).get(replace(series, axes=axes))
-        base = (code_of(baseline_point.code) if baseline_point else None) or {}
-        hosts = code.get("host"), base.get("host")
-        kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
-        return {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
+        baseline = self._at(commit).get(replace(series, axes=axes))
+        if code:
+            base = (code_of(baseline.code) if baseline else None) or {}
+            hosts = code.get("host"), base.get("host")
+            kernels = [kernel for part in (code, base) for kernel in part.get("kernels") or ()]
+            code = {"kernels": kernels, "host": f"{hosts[0]} {hosts[1]}" if all(hosts) else ""}
+        return clock | {"code": code, "work": f"{work} {baseline.work}" if work and baseline and baseline.work else ""}
 
     def _points(self, commit: str) -> dict[Series, Point]:
         return {point.series: point for point in self._results.at(commit, self._machine)}

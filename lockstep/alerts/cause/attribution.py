@@ -6,7 +6,8 @@ The questions are asked in this order, and the first that applies gives the caus
 2. If the series moved to another GPU, or the untouched controls moved, the machine is the cause. A commit that both
    GPUs measured tells how much the move explains.
 3. If the toolchain changed, the toolchain is the cause rather than a commit, because it affects every kernel.
-4. If the machine code did not change, the change is noise: the same code cannot have become slower.
+4. If a time without a ratio follows the clock, the machine is the cause. If the GPU got the same work, or the machine
+   code did not change, the change is noise: the same code cannot have become slower.
 5. Otherwise a commit is the cause. If git does not know the commits between the two measured commits, no commit is
    named. If package versions are not recorded, a new version may also be the cause, so the cause is unknown.
 """
@@ -22,7 +23,7 @@ from lockstep.alerts.cause.change_facts import Move, Step
 from lockstep.alerts.cause.code_evidence import code_evidence, same_code
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import MEASURED_ON_BOTH, MODELS_DIFFER, Cause, Evidence, FoundChange
-from lockstep.record.quantity import PAIRED
+from lockstep.record.quantity import OF_GPU, PAIRED
 
 #: Why no commit can be named, by ``FoundChange.unknown``.
 _UNKNOWN: Mapping[Unknown, str] = {
@@ -35,6 +36,9 @@ _UNKNOWN: Mapping[Unknown, str] = {
 
 #: The move of another time explains a step if it has the same direction and at least this share of the step's size.
 _PART = 0.5
+
+#: Largest share of a step that the clock may leave unexplained: a kernel that draws more power lowers it as well.
+_LEFT = 0.25
 
 #: A move must exceed this many of its standard deviations to explain a step.
 _SURE = 3.0
@@ -98,6 +102,25 @@ def _toolchain(step: Step) -> Cause | None:
     code = code_evidence(step.before.code, step.after.code)
     control_note = f"; {_listed(moved)}" if moved else ""
     return Cause("toolchain", f"the toolchain changed: {_listed(changed)}{control_note}", (*changed, *moved, *code))
+
+
+def _clock(step: Step) -> Cause | None:
+    """Blame the clock for a time that has no ratio, unless the machine code changed. Ratios do not follow the clock."""
+    before, after = step.before, step.after
+    if step.change.series.quantity not in PAIRED or not (before.sm_mhz and after.sm_mhz):
+        return None
+    rest = abs(step.change.size - math.log(before.sm_mhz / after.sm_mhz))
+    if code_evidence(before.code, after.code) or rest > _LEFT * abs(step.change.size):
+        return None
+    clock = Evidence("SM clock", f"{before.sm_mhz:.0f} MHz", f"{after.sm_mhz:.0f} MHz")
+    return Cause("machine", f"the GPU's clock moved: {clock.text}", (clock,))
+
+
+def _same_work(step: Step) -> Cause | None:
+    if not step.before.work or step.before.work != step.after.work or step.change.series.quantity not in OF_GPU:
+        return None
+    same = Evidence("work of the GPU", "unchanged", "unchanged")
+    return Cause("noise", "the GPU got the same work before and after", (same,))
 
 
 def _unchanged(step: Step) -> Cause | None:
@@ -165,6 +188,8 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
     _gpu_moved,
     _machine,
     _toolchain,
+    _clock,
+    _same_work,
     _unchanged,
     _not_known,
     _own,

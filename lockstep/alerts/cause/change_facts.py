@@ -21,6 +21,8 @@ class Facts:
         toolchain: torch, triton, cuda, driver, python, requirements, environment.
         machine: GPU, its UUID, CPU, operating system.
         code: description of the machine code, see ``lockstep.record.model.Record.code``; ``None`` if unknown.
+        work: digest of what the variant gives the GPU to do, for a ratio with that of its baseline; "" if unknown.
+        sm_mhz: clock of the SMs while the point was measured; ``None`` if unknown.
     """
 
     commit: str
@@ -29,6 +31,8 @@ class Facts:
     toolchain: Mapping[str, str] = field(default_factory=dict)
     machine: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
+    work: str = ""
+    sm_mhz: float | None = None
 
 
 @dataclass(frozen=True)
