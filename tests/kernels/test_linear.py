@@ -11,7 +11,7 @@ import torch
 from compiling import compile_in_subprocess
 
 from benchmarks.linear import Linear
-from kernels.linear import CANDIDATES, VARIANTS, linear, share
+from kernels.linear import CANDIDATES, VARIANTS, linear
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors
@@ -232,24 +232,29 @@ def test_share_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
     assert kernels == []
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
+#: Variants whose programs wait for each other, and numbers of rows that differ in their tiles.
+WAITING = {"share": (1, 16, 17, 31, 32, 64), "spread": (1, 16, 17, 31, 32), "turns": (1, 8, 9, 16, 17, 31, 32)}
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="their programs wait for each other; an interpreter runs one at a time")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("N", "K"), [(64, 512), (200, 2040), (72, 1536), (2048, 4096)])
-@pytest.mark.parametrize("M", [1, 16, 17, 31, 32, 64])
-def test_share_matches_the_reference(M, N, K, bias):
-    for config in CANDIDATES["share"](M, K, N).configs:
+@pytest.mark.parametrize(("variant", "M"), [(variant, M) for variant, rows in WAITING.items() for M in rows])
+def test_waiting_programs_match_the_reference(variant, M, N, K, bias):
+    for config in CANDIDATES[variant](M, K, N).configs:
         for dtype in (torch.float16, torch.bfloat16):
             one = checker(dtype, M=M, K=K, N=N, bias=bias)
-            family = Family({"share": partial(share, config=config)}, {})
-            assert one.accuracy(family, "share").norm < 4e-3, config
+            family = Family({variant: partial(VARIANTS[variant], config=config)}, {})
+            assert one.accuracy(family, variant).norm < 4e-3, config
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
-def test_share_gives_the_same_bits_however_often_it_follows_itself():
+@pytest.mark.skipif(DEVICE == "cpu", reason="their programs wait for each other; an interpreter runs one at a time")
+@pytest.mark.parametrize("variant", ["share", "spread"])
+def test_waiting_programs_give_the_same_bits_however_often_they_follow_themselves(variant):
     case = checker(torch.bfloat16, M=32, K=4096, N=2048)
-    arguments = FAMILY.arguments("share", case.inputs)
-    first = VARIANTS["share"](**arguments)
-    assert all(torch.equal(first, VARIANTS["share"](**arguments)) for _ in range(50))
+    arguments = FAMILY.arguments(variant, case.inputs)
+    first = VARIANTS[variant](**arguments)
+    assert all(torch.equal(first, VARIANTS[variant](**arguments)) for _ in range(50))
 
 
 def test_spread_compiles_for_hopper_as_tuned_and_as_offered():
@@ -278,26 +283,6 @@ def test_spread_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
     assert kernels == []
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="its programs wait for each other, and the interpreter runs one at a time")
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("N", "K"), [(64, 512), (200, 2040), (72, 1536), (2048, 4096)])
-@pytest.mark.parametrize("M", [1, 16, 17, 31, 32])
-def test_spread_matches_the_reference(M, N, K, bias):
-    for config in CANDIDATES["spread"](M, K, N).configs:
-        for dtype in (torch.float16, torch.bfloat16):
-            one = checker(dtype, M=M, K=K, N=N, bias=bias)
-            family = Family({"spread": partial(VARIANTS["spread"], config=config)}, {})
-            assert one.accuracy(family, "spread").norm < 4e-3, config
-
-
-@pytest.mark.skipif(DEVICE == "cpu", reason="its programs wait for each other, and the interpreter runs one at a time")
-def test_spread_gives_the_same_bits_however_often_it_follows_itself():
-    case = checker(torch.bfloat16, M=32, K=4096, N=2048)
-    arguments = FAMILY.arguments("spread", case.inputs)
-    first = VARIANTS["spread"](**arguments)
-    assert all(torch.equal(first, VARIANTS["spread"](**arguments)) for _ in range(50))
-
-
 def test_turns_compiles_for_hopper_as_tuned_and_as_offered():
     kernels = compile_in_subprocess(
         "from kernels.linear import CANDIDATES, VARIANTS\n"
@@ -323,18 +308,6 @@ def test_turns_refuses_by_name_what_would_wait_for_ever_and_compiles_nothing():
         "assert refused(32, 4096, 2112, 'turns', linear)"
     )
     assert kernels == []
-
-
-@pytest.mark.skipif(DEVICE == "cpu", reason="Gluon has no interpreter")
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("N", "K"), [(64, 512), (200, 2040), (72, 1536), (2048, 4096)])
-@pytest.mark.parametrize("M", [1, 8, 9, 16, 17, 31, 32])
-def test_turns_matches_the_reference(M, N, K, bias):
-    for config in CANDIDATES["turns"](M, K, N).configs:
-        for dtype in (torch.float16, torch.bfloat16):
-            one = checker(dtype, M=M, K=K, N=N, bias=bias)
-            family = Family({"turns": partial(VARIANTS["turns"], config=config)}, {})
-            assert one.accuracy(family, "turns").norm < 4e-3, config
 
 
 def test_direct_compiles_for_hopper_without_spills():

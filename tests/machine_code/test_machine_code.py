@@ -11,6 +11,7 @@ import time
 
 import pytest
 from project import make_project
+from rooms import room_of
 from worker_processes import wait_until, worker_processes
 
 from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
@@ -331,20 +332,14 @@ def lay_out(root, kinds=KINDS, tiles=TILES, **more):
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
     """A folder with suites; nothing outside it is read or written but the code under test."""
-    room = tmp_path_factory.mktemp("room")
-    (room / "ruler").mkdir()
-    (room / "ruler/__init__.py").write_text("")
-    (room / "ruler/kinds.py").write_text(textwrap.dedent(SUITE))
-    lay_out(room, deadly="")  # names of variants are read from the tree beside the suites
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
-        patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
+    with room_of(tmp_path_factory.mktemp("room"), "kinds_suites", kinds=SUITE) as room:
+        lay_out(room, deadly="")  # names of variants are read from the tree beside the suites
         yield room
 
 
 @pytest.fixture(scope="module")
 def suite(room):
-    return load_suites(room / "ruler")["kinds"]
+    return load_suites(room / "kinds_suites")["kinds"]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import textwrap
 
 import pytest
+from rooms import room_of
 
 from lockstep.machine_code import CaseKey, Target, Tree, codes_of, compare
 from lockstep.suite.discovery import load_suites
@@ -85,13 +86,7 @@ OPS = """
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
-    room = tmp_path_factory.mktemp("operators")
-    (room / "operator_suites").mkdir()
-    (room / "operator_suites/__init__.py").write_text("")
-    (room / "operator_suites/registered.py").write_text(textwrap.dedent(SUITE))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
-        patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
+    with room_of(tmp_path_factory.mktemp("operators"), "operator_suites", registered=SUITE) as room:
         yield room
 
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from rooms import room_of
 
 from lockstep.detect.check_changes import determinism_changes, error_changes
 from lockstep.detect.exact_changes import exact_changes, positive
@@ -151,13 +152,8 @@ def room(tmp_path_factory):
         (room / folder / "planted").mkdir(parents=True)
         (room / folder / "planted/__init__.py").touch()
         (room / folder / "planted/toys.py").write_text(text)
-    (room / "planted_suites").mkdir()
-    (room / "planted_suites/__init__.py").touch()
-    (room / "planted_suites/toys.py").write_text(textwrap.dedent(SUITE))
     (room / "planted").symlink_to(room / "base/planted")  # names of variants are read beside the suites
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
-        patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
+    with room_of(room, "planted_suites", toys=SUITE):
         yield room
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from asv.results import Results
 from exact import FACTS
+from rooms import room_of
 
 from lockstep.asv.exact_results import chosen_configurations, write_exact
 from lockstep.machine_code import CaseKey, Target, Tree, codes_of, compare
@@ -360,13 +361,7 @@ def lay_out(root, **changed):
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory):
-    room = tmp_path_factory.mktemp("tuned")
-    (room / "tuned_suites").mkdir()
-    (room / "tuned_suites/__init__.py").write_text("")
-    (room / "tuned_suites/scale.py").write_text(textwrap.dedent(SUITE))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(room / "triton"))
-        patch.setenv("LOCKSTEP_CACHE", str(room / "cache"))
+    with room_of(tmp_path_factory.mktemp("tuned"), "tuned_suites", scale=SUITE) as room:
         yield room
 
 
