@@ -20,9 +20,9 @@ from asv.commands import Command, common_args
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
-from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
+from lockstep.commands.toolchain_option import add_toolchain, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
-from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
+from lockstep.processes.toolchain import ToolchainError, UnknownToolchain, toolchain_of
 from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
 
@@ -124,7 +124,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
     labels = match_labels(suites, args.case)
     out = wide_console()
     with sources(args.ref, *packages) as at_ref:
-        tree = replace(at_ref, toolchain=chosen_toolchain(args.toolchain, args))
+        tree = replace(at_ref, toolchain=toolchain_of(args.toolchain, say=say))
         if absent := absent_families(suites, tree.root):
             return fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:
@@ -156,7 +156,7 @@ def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite
 
     stopped = False
     with sources(args.ref, *packages) as at_ref:
-        tree = replace(at_ref, toolchain=chosen_toolchain(args.toolchain, args))
+        tree = replace(at_ref, toolchain=toolchain_of(args.toolchain, say=say))
         if absent := absent_families(suites, tree.root):
             return fail(BROKEN, f"{args.ref} has no family {absent}")
         for target in targets:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.code_history import Packages
-from lockstep.commands.toolchain_options import FORMS, add_find_links, chosen_toolchain, say
+from lockstep.commands.toolchain_option import FORMS, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.toolchain import toolchain_of
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
@@ -46,7 +47,6 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
         metavar="triton==3.5.1..3.7.0",
         help="compile BASE, or the working tree, under each release of this range, and compare neighbours",
     )
-    add_find_links(diff)
     diff.add_argument("--exit-code", action="store_true", help="exit with 1 if something differs, as git diff does")
     diff.add_argument("--worse", action="store_true", help="exit with 1 if an exact quantity is worse in HEAD")
     diff.add_argument("--markdown", type=Path, metavar="FILE", help="append the differences to FILE as Markdown")
@@ -143,7 +143,7 @@ def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tu
         raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
     entered = [trees.enter_context(sources(ref, *packages)) for ref in refs]
     base, head = (
-        replace(tree, toolchain=chosen_toolchain(text, args))
+        replace(tree, toolchain=toolchain_of(text, say=say))
         for tree, text in zip((entered[0], entered[-1]), args.toolchain, strict=True)
     )
     return base, head

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.commands.toolchain_options import add_toolchain, chosen_toolchain, say
+from lockstep.commands.toolchain_option import add_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK
 from lockstep.processes.git import Git, GitError
+from lockstep.processes.toolchain import toolchain_of
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def run_history(
     commits = list(_spread(_commits(args.range, packages), args.most))
     harness = harness_commit(Path(conf.benchmark_dir), folder)
     cases = {suite.name: followed_cases(suite) for suite in suites}
-    chosen = chosen_toolchain(args.toolchain, args)
+    chosen = toolchain_of(args.toolchain, say=say)
     failed = written = 0
     for number, (commit, date) in enumerate(commits, 1):
         missing = [

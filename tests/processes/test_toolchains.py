@@ -17,9 +17,9 @@ from lockstep.processes.toolchain.cached_packages import RETENTION_S
 
 @pytest.fixture
 def wheels(tmp_path, monkeypatch):
-    """A folder of wheels, and an empty cache; pip asks no index."""
+    """A folder of wheels, which pip searches, and an empty cache; pip asks no index."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
     for number in ("1.0", "2.0"):
         make_wheel(tmp_path / "wheels", "pace", number, f"PACE = {number}\n")
@@ -35,37 +35,37 @@ def pace_of(toolchain):
 
 def test_a_side_is_installed_once_and_precedes_what_is_installed(wheels):
     said = []
-    sides = [toolchain_of(f"pace=={number}", find_links=wheels, say=said.append) for number in ("1.0", "2.0")]
+    sides = [toolchain_of(f"pace=={number}", say=said.append) for number in ("1.0", "2.0")]
     assert [pace_of(side) for side in sides] == [["1.0", "numpy"], ["2.0", "numpy"]]
     assert [side.versions()["pace"] for side in sides] == ["1.0", "2.0"]
     assert len({INSTALLED.digest(), *(side.digest() for side in sides)}) == 3
     assert len(said) == 2
     assert said[0].startswith("installing pace==1.0 into ")
-    assert toolchain_of("pace==1.0", find_links=wheels, say=said.append) == sides[0]
+    assert toolchain_of("pace==1.0", say=said.append) == sides[0]
     assert len(said) == 2, "it is there"
 
 
 def test_several_packages_and_a_wheel_by_its_path_make_one_side(wheels):
     other = make_wheel(wheels / "apart", "brake", "0.1", "PACE = 0\n")
-    side = toolchain_of(f"pace==2.0,{other}", find_links=wheels)
+    side = toolchain_of(f"pace==2.0,{other}")
     assert len(side.folders) == 1
     assert {name: side.versions()[name] for name in ("pace", "brake")} == {"pace": "2.0", "brake": "0.1"}
     make_wheel(wheels / "apart", "brake", "0.1", "PACE = 1\n")
-    assert toolchain_of(f"pace==2.0,{other}", find_links=wheels).folders != side.folders, "the wheel has other content"
+    assert toolchain_of(f"pace==2.0,{other}").folders != side.folders, "the wheel has other content"
 
 
 def test_an_interrupted_installation_is_made_again(wheels):
-    complete = toolchain_of("pace==1.0", find_links=wheels)
+    complete = toolchain_of("pace==1.0")
     [folder] = complete.folders
     folder.rename(folder.with_suffix(".partial"))
     (folder.with_suffix(".partial") / "pace.py").write_text("broken")
-    assert pace_of(toolchain_of("pace==1.0", find_links=wheels)) == ["1.0", "numpy"]
+    assert pace_of(toolchain_of("pace==1.0")) == ["1.0", "numpy"]
     assert sorted(path.suffix for path in folder.parent.iterdir()) == ["", ".lock"]
 
 
 def test_two_commands_share_one_installation(wheels):
     said = []
-    options = {"find_links": wheels, "say": said.append}
+    options = {"say": said.append}
     asked = [threading.Thread(target=toolchain_of, args=("pace==1.0",), kwargs=options) for _ in range(2)]
     for one in asked:
         one.start()
@@ -78,10 +78,10 @@ def test_two_commands_share_one_installation(wheels):
 
 
 def test_sides_that_nobody_used_for_long_are_deleted(wheels):
-    [old] = toolchain_of("pace==1.0", find_links=wheels).folders
+    [old] = toolchain_of("pace==1.0").folders
     long_ago = time.time() - RETENTION_S - 60
     os.utime(old, (long_ago, long_ago))
-    [new] = toolchain_of("pace==2.0", find_links=wheels).folders
+    [new] = toolchain_of("pace==2.0").folders
     assert (old.exists(), new.exists()) == (False, True)
 
 
@@ -114,7 +114,7 @@ def test_a_rebuilt_triton_of_an_environment_is_another_toolchain(tmp_path):
 @pytest.mark.parametrize("text", ["triton", "triton>=3.6", "triton==", "nowhere/env", "pace==1.0,,", "gone.whl", ""])
 def test_a_text_that_names_no_exact_toolchain_is_refused(wheels, text):
     with pytest.raises(UnknownToolchain, match=r"is not a toolchain: write one exact version \(triton==3.6.0\)"):
-        toolchain_of(text, find_links=wheels)
+        toolchain_of(text)
 
 
 def test_an_environment_of_another_python_is_refused_and_named(tmp_path):
@@ -131,5 +131,5 @@ def test_an_environment_of_another_python_is_refused_and_named(tmp_path):
 
 def test_what_pip_says_is_told_and_nothing_is_left(wheels):
     with pytest.raises(ToolchainError, match=r"pip does not install pace==9\.9: .*No matching distribution found"):
-        toolchain_of("pace==9.9", find_links=wheels)
+        toolchain_of("pace==9.9")
     assert [path.suffix for path in (wheels.parent / "cache/toolchains").iterdir()] == [".lock"]

@@ -31,14 +31,13 @@ class ToolchainError(RuntimeError):
     """A toolchain cannot be installed or used; the message says why and what to do."""
 
 
-def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str], None]) -> Path:
+def overlay(packages: Sequence[str], say: Callable[[str], None]) -> Path:
     """Return a folder with these packages but without their dependencies; install the packages at first use.
 
     pip's own settings apply (``PIP_INDEX_URL``, ``PIP_NO_INDEX``, ``PIP_FIND_LINKS``, pip.conf …).
 
     Args:
         packages: "name==version", or paths of wheels.
-        find_links: a folder of wheels, or ``None``.
         say: called with a line before an installation.
 
     Raises:
@@ -51,7 +50,7 @@ def overlay(packages: Sequence[str], find_links: Path | None, say: Callable[[str
         with _locked(folder.with_suffix(".lock"), lambda: say(f"another process installs {', '.join(packages)}")):
             if not folder.is_dir():
                 say(f"installing {', '.join(packages)} into {folder}")
-                _install(packages, find_links, folder)
+                _install(packages, folder)
     # The modification time records the last use. A read-only cache can still be used.
     with contextlib.suppress(OSError):
         os.utime(folder)
@@ -67,7 +66,7 @@ def _key(packages: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
-def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> None:
+def _install(packages: Sequence[str], folder: Path) -> None:
     if importlib.util.find_spec("pip") is None:
         raise ToolchainError(f"{sys.executable} has no pip: run {sys.executable} -m ensurepip")
     partial = folder.with_suffix(".partial")
@@ -75,7 +74,6 @@ def _install(packages: Sequence[str], find_links: Path | None, folder: Path) -> 
         shutil.rmtree(partial)  # an installation was interrupted
     options = ["--target", str(partial), "--no-deps", "--only-binary", ":all:", "--no-input"]
     options += ["--disable-pip-version-check", "--quiet"]
-    options += ["--find-links", str(find_links)] if find_links else []
     path = os.pathsep.join(part for part in (str(HOME), os.environ.get("PYTHONPATH", "")) if part)
     done = run(
         [sys.executable, "-m", "lockstep.processes.toolchain.pip_process", "install", *options, *packages],

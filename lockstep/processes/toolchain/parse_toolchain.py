@@ -30,15 +30,12 @@ class UnknownToolchain(ValueError):
     """The user's text does not describe a toolchain; the message says what to write."""
 
 
-def toolchain_of(
-    text: str, *, find_links: Path | None = None, say: Callable[[str], None] = lambda line: None
-) -> Toolchain:
+def toolchain_of(text: str, *, say: Callable[[str], None] = lambda line: None) -> Toolchain:
     """Return the toolchain that a text describes, and install it if necessary.
 
     Args:
         text: "triton==3.6.0", several of these or paths of wheels joined by commas, the folder of a Python environment,
             or "installed".
-        find_links: a folder of wheels that pip searches too.
         say: called with a line before a long step.
 
     Raises:
@@ -50,7 +47,7 @@ def toolchain_of(
     if (python := _python(Path(text))) is not None:
         return Toolchain(text, _folders(python))
     packages = [_package(part.strip()) for part in text.split(",")]
-    return Toolchain(text, (overlay(packages, find_links, say),))
+    return Toolchain(text, (overlay(packages, say),))
 
 
 def _package(part: str) -> str:
