@@ -1,8 +1,8 @@
 """Ask for the work of all commits of a run before any case is timed, several commits at once.
 
 To capture a call takes milliseconds, to start a process and compile takes seconds; only the GPU's times need the GPU
-alone. So a kernel that tunes itself stays unknown until it has a stored choice. Commits with equal files of a suite are
-asked once.
+alone. So a kernel that tunes itself stays unknown until it has a stored choice: what is unknown then is asked once more
+when the first commit was measured. Commits with equal files of a suite are asked once.
 """
 
 from __future__ import annotations
@@ -53,9 +53,24 @@ class Scouts:
     say: Callable[[str], None]
     worker: Callable[[WorkerSpec, float], Worker] = Worker
     works: Works = field(default_factory=dict)
+    _choices: bytes | None = None
+    _looks: int = 0
+
+    @property
+    def curious(self) -> bool:
+        """Return whether to ask: at first, and once more if kernels were tuned since and some work is unknown."""
+        if not self._looks:
+            return True
+        unknown = any("" in found.values() for found in self.works.values())
+        return unknown and self._looks == 1 and self._tuned() != self._choices
+
+    def _tuned(self) -> bytes:
+        path = self.spec.tuned
+        return path.read_bytes() if path is not None and path.exists() else b""
 
     def ask(self, commits: Sequence[str], plan: Mapping[Case, Planned]) -> None:
-        """Ask for the work of every planned case of these commits."""
+        """Ask for the work of every planned case of these commits that is not known."""
+        self._choices, self._looks = self._tuned(), self._looks + 1
         cases: dict[tuple[str, str], list[str]] = {}
         for (suite, case, _), planned in plan.items():
             known = cases.setdefault((suite, case), [])
@@ -73,8 +88,12 @@ class Scouts:
                 digests = {name: sources_digest(tree.root, tree.packages, self.suites[name]) for name in names}
                 new = {name: digest for name, digest in digests.items() if digest and (name, digest) not in seen}
                 seen |= set(new.items())
-                if new:
-                    asked = {case: variants for case, variants in cases.items() if case[0] in new}
+                asked = {
+                    (suite, case): variants
+                    for (suite, case), variants in cases.items()
+                    if suite in new and not all(self.works.get((suite, new[suite], case), {"": ""}).values())
+                }
+                if asked:
                     jobs.append(pool.submit(self._one, tree.root, new, asked))
             self.say(f"looking at the work of {len(jobs)} of {len(commits)} commits, {processes} at once")
             for job in jobs:

@@ -62,7 +62,7 @@ class RunOptions:
         repeats: how often the numbers of a commit are repeated for commits with the same work; 0 times every case.
         timed: the timed records of this machine, once they are read.
         range: the commits that asv will measure, as far as they are known.
-        works: the work of these commits, once it was asked for.
+        scouts: ask for the work of these commits, and hold it.
         commits: number of commits to measure, for the estimate of the time left; ``None`` if unknown.
         returns: filled by asv after discovery, with the selected benchmarks among other results.
         environments: the environments created so far, to close them.
@@ -81,7 +81,7 @@ class RunOptions:
     repeats: int = 0
     timed: Timed | None = None
     range: Sequence[str] = ()
-    works: Works | None = None
+    scouts: Scouts | None = None
     returns: dict[str, Any] = field(default_factory=dict)
     environments: list[LockstepEnvironment] = field(default_factory=list)
 
@@ -295,18 +295,19 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def _works(self, spec: WorkerSpec) -> Works:
         """Return the work of all commits of this run, which is asked for at once, before the first is timed."""
         options = self._options
-        if options.works is None:
+        first = options.scouts is None
+        if options.scouts is None:
             suites = load_suites(Path(self._conf.benchmark_dir))
             silence_s = float(self._conf.default_benchmark_timeout)
-            scouts = Scouts(spec, spec.checkout, suites, silence_s, self._say)
-            options.works = scouts.works
+            options.scouts = Scouts(spec, spec.checkout, suites, silence_s, self._say)
+        if options.scouts.curious:
             commits = options.range
-            if options.resume:
+            if options.resume or not first:
                 results = Path(self._conf.results_dir).resolve() / options.machine
                 commits = without_records(commits, results, self.name)
             if len(commits) > 1:
-                scouts.ask(commits, self._planned_cases())
-        return options.works
+                options.scouts.ask(commits, self._planned_cases())
+        return options.scouts.works
 
     def _timed(self, host: Mapping[str, str]) -> Timed | None:
         """Return the timed records of this machine, which are read once in a run; ``None`` to time every case."""

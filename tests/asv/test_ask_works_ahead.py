@@ -73,6 +73,34 @@ def test_commits_with_equal_files_are_asked_once(project):
     assert all(worker.closed for worker in Fake.made)
 
 
+def test_work_that_tuning_made_known_is_asked_for_once_more(project, monkeypatch):
+    commits = [project.git("rev-parse", "HEAD")]
+    for number in (1, 2):
+        project.write("toy/product.py", f"{KERNELS}\n    NUMBER = {number}\n")
+        commits.append(project.commit("Change"))
+    tuned = project.root / "tuned.json"
+    answer = Fake.works
+
+    def untuned(self, suite, case, variants):
+        known = answer(self, suite, case, variants)
+        return known if tuned.exists() or "NUMBER = 1" in self.text else known | {"twice": ""}
+
+    monkeypatch.setattr(Fake, "works", untuned)
+    spec = WorkerSpec(project.root, ("toy",), project.root / "benchmarks", tuned=tuned)
+    said = []
+    scouts = Scouts(spec, project.root, load_suites(project.root / "benchmarks"), 60.0, said.append, worker=Fake)
+    assert scouts.curious
+    scouts.ask(commits, PLAN)
+    assert not scouts.curious  # nothing was tuned since
+    tuned.write_text("{}")
+    assert scouts.curious
+    scouts.ask(commits[1:], PLAN)
+    assert said[1].startswith("looking at the work of 1 of 2 commits")
+    assert sum("" in found.values() for found in scouts.works.values()) == 1  # the first commit's, which was measured
+    tuned.write_text("{ }")
+    assert not scouts.curious
+
+
 @pytest.mark.parametrize("how", ["dies", "at_start"])
 def test_a_commit_that_kills_its_worker_is_left_to_the_measurement(project, how):
     first = project.git("rev-parse", "HEAD")
