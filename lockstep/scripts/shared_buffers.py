@@ -34,12 +34,19 @@ def share(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
 
 
 def same_inputs(base: Callable[[], Any], head: Callable[[], Any]) -> bool:
-    """Return whether tensors that both closures hold under one name have the same values."""
+    """Return whether tensors of one name in both closures have the same values, as far as torch compares them."""
     ours, theirs = (dict(_tensors(function, "", _DEPTH, set())) for function in (base, head))
-    pairs = [(ours[path], theirs[path]) for path in ours.keys() & theirs.keys()]
-    return all(
-        one is another or (_layout(one) == _layout(another) and torch.equal(one, another)) for one, another in pairs
-    )
+    return not any(_differ(ours[path], theirs[path]) for path in ours.keys() & theirs.keys())
+
+
+def _differ(base: torch.Tensor, head: torch.Tensor) -> bool:
+    if base is head or _layout(base) != _layout(head):
+        return base is not head
+    try:
+        with torch.no_grad():
+            return not torch.equal(base, head)
+    except (RuntimeError, NotImplementedError, torch.cuda.OutOfMemoryError):
+        return False  # a tensor of a subclass or of a dtype that torch does not compare
 
 
 def _share(base: torch.Tensor, head: torch.Tensor) -> bool:
