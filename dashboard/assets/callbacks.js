@@ -4,6 +4,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     title: (title) => {
       document.title = title || "Lockstep";
       lockstepPath = location.pathname;
+      lockstepActed = false;
       // An alert's page belongs to the alerts. Pages below the overview have their own link back.
       const path = location.pathname.replace(/\/alert\/[^/]*$/, "/alerts");
       document.querySelectorAll(".pages a").forEach((link) => {
@@ -69,15 +70,17 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
 
 // Write a page's choices into the address; a key may have several values. Not by dcc.Location, which would build the
 // page again after every choice. The dashboard may be below a path of its host. Choices of one second, such as typed
-// letters, are one step back.
+// letters, are one step back. What a page fills in before its reader acts is no step.
 let lockstepStep = 0;
+let lockstepActed = false;
+["pointerdown", "keydown"].forEach((kind) => window.addEventListener(kind, () => { lockstepActed = true; }, true));
 function lockstepAddress(page, query) {
   const { requests_pathname_prefix: root } = JSON.parse(document.getElementById("_dash-config").textContent);
   const pairs = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]));
   const text = pairs.filter(([, value]) => value).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
   const address = root + page.slice(1) + (text && `?${text}`);
   if (address === location.pathname + location.search) return dash_clientside.no_update;
-  const begun = location.pathname === root + page.slice(1) && Date.now() - lockstepStep > 1000;
+  const begun = lockstepActed && location.pathname === root + page.slice(1) && Date.now() - lockstepStep > 1000;
   history[begun ? "pushState" : "replaceState"](history.state, "", address);
   lockstepStep = Date.now();
   return dash_clientside.no_update;

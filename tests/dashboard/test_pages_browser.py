@@ -131,6 +131,21 @@ def test_back_takes_a_choice_back(visit, site):
     assert page.get_by_role("radio", name="in order").is_checked()
 
 
+def test_a_page_that_opens_is_one_step_back(visit, site):
+    page = visit(f"{site[0]}/machines")
+    for link, drawn in (("Overview", ".families .cell"), ("Compare", "#compare-body .card"), ("Alerts", "h1")):
+        steps = page.evaluate("history.length")
+        page.locator(".pages a", has_text=link).click()
+        page.locator(drawn).first.wait_for(state="attached")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("history.length") == steps + 1, link
+    page.go_back()
+    page.locator("#compare-body .card").first.wait_for(state="attached")
+    assert "hc=" in page.url, "the page fills in the commits, so its address is a permalink"
+    page.go_back()
+    page.locator(".families .cell").first.wait_for()
+
+
 def test_a_link_to_the_same_page_with_another_query_draws_what_it_asks_for(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
