@@ -132,6 +132,7 @@ def body(
         ("Time", time_beside(results, alert)),
         ("95 % interval", story.interval),
         ("Measured", story.measured),
+        ("Best", story.best),
         ("Last measured", _last_measured(results, alert)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
         ("Same step", [part for other in same_step for part in _beside(other, alert)][1:]),

@@ -17,6 +17,9 @@ from lockstep.alerts.cause.suspects import CommitNote
 #: ``lockstep.alerts.analysis.stopped_series``. "renamed" and "version" are in older databases alone.
 Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
+#: The variant that takes, for each case, the kernel of another variant. No suite has to have one.
+BEST = "best"
+
 
 @dataclass(frozen=True)
 class Alert:
@@ -46,6 +49,9 @@ class Alert:
             commits that git does not know, and those beyond a hundred.
         failing: whether a series fails, in a freshness alert.
         doubt: why the machine probably causes the step; "" if this is not likely.
+        best_moved: log factor of the time of ``best`` at the case of the worst series of a slowdown, if it did not
+            become slower, and 0 if it changed less than its ``min_effect``; ``None`` if it did, or is unknown.
+        best_takes: another variant whose work for the GPU that of ``best`` equals there; "" if unknown.
     """
 
     topic: Topic
@@ -67,6 +73,8 @@ class Alert:
     failing: bool = False
     doubt: str = ""
     story: str = ""
+    best_moved: float | None = None
+    best_takes: str = ""
 
     @property
     def after(self) -> str:

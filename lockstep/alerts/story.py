@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.cause.found_change import Evidence
 from lockstep.alerts.cause.suspects import CommitNote
-from lockstep.alerts.model import Alert, FoundChange
+from lockstep.alerts.model import BEST, Alert, FoundChange
 from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.text import also, amount, culprits, headline, interval, search_command
+from lockstep.alerts.text import also, amount, change, culprits, headline, interval, search_command
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Story:
         title: the headline.
         lost: what is lost, in one line; "" if nothing measurable is.
         measured: how the worst series was measured: noise, clocks, copies; "" if unknown.
+        best: that the variant ``best`` did not become slower, and which kernel it takes; "" if it did, or is unknown.
         interval: the interval of the worst series; "" without a change.
         since: the commit, or how many commits may be the culprit.
         suspects: the commits that change the kernel's files; all commits if none does, or if git does not say.
@@ -48,6 +49,7 @@ class Story:
     title: str
     lost: str
     measured: str
+    best: str
     interval: str
     since: str
     suspects: tuple[CommitNote, ...]
@@ -64,8 +66,7 @@ class Story:
         if self.lost:
             yield f"lost: {self.lost}"
         yield from _listed(self.series, limit, "series")
-        if self.measured:
-            yield f"measured: {self.measured}"
+        yield from (f"{name}: {text}" for name, text in (("measured", self.measured), ("best", self.best)) if text)
         if self.since:
             yield f"since: {self.since}"
         yield from _listed([note_text(note) for note in self.suspects], limit, "commits")
@@ -86,6 +87,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         title=headline(alert),
         lost=explain(alert),
         measured=_measured(worst) if worst else "",
+        best=_best(alert),
         interval=interval(worst) if worst else "",
         since="; ".join(filter(None, (culprits(alert), also(alert)))) if alert.commits else "",
         suspects=suspects,
@@ -112,6 +114,15 @@ def _measured(worst: FoundChange) -> str:
         words = "point beside the change is a copy" if worst.copied == 1 else "points beside the change are copies"
         parts.append(f"{worst.copied} {words} of the same work")
     return ", ".join(parts)
+
+
+def _best(alert: Alert) -> str:
+    if alert.best_moved is None:
+        return ""
+    moved = f"fell by {change(alert.best_moved).lstrip('−')}" if alert.best_moved else "did not change"
+    if alert.best_takes:
+        return f"`{BEST}` takes `{alert.best_takes}` at this case: its time {moved}"
+    return f"the time of `{BEST}` {moved} at this case"
 
 
 def _facts(alert: Alert) -> Iterator[Evidence]:

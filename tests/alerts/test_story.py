@@ -5,16 +5,20 @@ from dataclasses import replace
 
 import pytest
 from alerting import COMMITS, alerts, series, step
+from history import Here, commits_of, write_history
 
+from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.cause.source_diff import source_diff
 from lockstep.alerts.cause.suspects import CommitNote, notes, read_log
 from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.story import tell
+from lockstep.history.store import Store
 from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
 from lockstep.processes.git import Git, GitError
 from lockstep.record.figure_meanings import meaning
+from lockstep.suite.thresholds import Thresholds
 
 KERNEL = {"name": "matmul", "code": "aa", "registers": 168, "spills": 0, "shared": 49152, "mix": {"BAR": 4, "all": 900}}
 SPILLING = {**KERNEL, "code": "bb", "registers": 255, "spills": 512, "mix": {"BAR": 4, "STL": 8, "all": 1000}}
@@ -200,3 +204,33 @@ def test_the_source_stands_side_by_side(tmp_path):
     assert (rows[-1].after.number, rows[3].before.number) == (5, 4)
     with pytest.raises(GitError):
         source_diff(Git(tmp_path), "0" * 40, ends[1], ["k.py"])
+
+
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [
+        (1.0, "`best` takes `torch` at this case: its time did not change"),
+        (0.9, "`best` takes `torch` at this case: its time fell by "),
+        (1.05, ""),
+        (None, ""),
+    ],
+)
+def test_it_says_whether_the_variant_that_dispatches_is_as_fast_as_before(tmp_path, best, words):
+    commits = commits_of(tmp_path / "repo", 24)
+
+    def plan(n):
+        late = n >= 12
+        return Here(slower=1.1 if late else 1.0, best=best and (best if late else 1.0))
+
+    write_history(tmp_path / "results", "gpu", commits, plan)
+    _, found = analyse_store(
+        Store.open(tmp_path / "results", cache=tmp_path / "cache"), Thresholds(), tmp_path / "repo"
+    )
+    [alert] = [alert for alert in found.alerts if alert.topic == "slower"]
+    assert tell(alert).best.startswith(words)
+    assert bool(tell(alert).best) == bool(words)
+    assert from_json(to_json(alert)) == alert
+    if words:
+        assert f"best: {tell(alert).best}" in tell(alert).lines()
+        told = replace(alert, best_takes="")
+        assert tell(told).best.startswith("the time of `best` ")

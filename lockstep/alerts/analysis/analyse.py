@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
+from lockstep.alerts.analysis.dispatching import with_best
 from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.grouping import group
@@ -125,7 +126,10 @@ def analyse_results(
     reported = with_waivers((change for change in changes if change.key not in unreported), thresholds, results, now)
     dead = dead_machines(newest) - finished
     order = [commit.hash for commit in results.commits()]
-    alerts = _noted(group(reported, order), ranges)
+    alerts = [
+        with_best(alert, results) if alert.topic == "slower" and not alert.old else alert
+        for alert in _noted(group(reported, order), ranges)
+    ]
     were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     return AnalysisResult(
         alerts=(*alerts, *_once(stale, dead)),
