@@ -13,7 +13,7 @@ from lockstep.alerts.cause.found_change import Evidence
 from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import BEST, Alert, FoundChange
 from lockstep.alerts.reproduce import reproduce
-from lockstep.alerts.text import also, amount, change, culprits, headline, interval, search_command
+from lockstep.alerts.text import also, amount, change, culprits, headline, interval, proof, search_command
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def tell(alert: Alert, number: int = 0) -> Story:
         measured=_measured(worst) if worst else "",
         best=_best(alert),
         interval=interval(worst) if worst else "",
-        since="; ".join(filter(None, (culprits(alert), also(alert)))) if alert.commits else "",
+        since="; ".join(filter(None, (culprits(alert), proof(alert), also(alert)))) if alert.commits else "",
         suspects=suspects,
         others=tuple(note for note in alert.notes if note not in suspects),
         more=len(alert.commits) - len(suspects) if suspects else 0,

@@ -199,6 +199,21 @@ def culprits(alert: Alert) -> str:
     return f"one of {number} commits{touching_note}: {span}"
 
 
+def proof(alert: Alert) -> str:
+    """Say which commits, not timed themselves, prove the ends of an alert's range by their work; "" if none does."""
+    likes = {alert.before: "", alert.after: ""}
+    for member in alert.members:
+        likes |= {
+            end: like for end, like in ((member.before, member.before_like), (member.after, member.after_like)) if like
+        }
+    ends = [
+        f"{end[:12]}, which gives the GPU the same work as {likes[end][:12]}"
+        for end in (alert.before, alert.after)
+        if likes[end]
+    ]
+    return f"proven by {', and by '.join(ends)}" if ends else ""
+
+
 def search_command(alert: Alert, number: int) -> str:
     """Return the command that finds the culprit of an alert; "" if it is known, or the range cannot be searched."""
     if len(alert.suspects) < 2:

@@ -12,6 +12,8 @@ from verb import run_verb
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.story import tell
 from lockstep.compare.difference import compare_rows
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.verdict import LOUDEST
@@ -116,6 +118,13 @@ def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repositor
         assert (change.before, change.between) == (commits[step - 1], (commits[step],))
     [alert] = [alert for alert in found.alerts if alert.topic == "slower"]
     assert alert.commits == (commits[step],)
+    # The commits ``AT`` and ``AT + 5`` were timed.
+    proven = [
+        f"{commits[end][:12]}, which gives the GPU the same work as {commits[like][:12]}"
+        for end, like in ((step - 1, AT), (step, AT + 5))
+    ]
+    assert tell(alert).since == f"commit {commits[step][:12]}; proven by {', and by '.join(proven)}"
+    assert from_json(to_json(alert)) == alert
 
 
 def test_a_series_that_is_only_copied_still_reports(analysed):

@@ -53,7 +53,12 @@ class StepBuilder:
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
-        good, last = self._narrowed(followed.copies, int(trend.commit[first - 1]), int(trend.commit[change.latest]))
+        measured_ends = int(trend.commit[first - 1]), int(trend.commit[change.latest])
+        good, last = self._narrowed(followed.copies, *measured_ends)
+        likes = [
+            self._commits[end].hash if end != place else ""
+            for end, place in zip(measured_ends, (good, last), strict=True)
+        ]
         commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         between = measured if commit_range.unknown else commit_range.commits
@@ -82,6 +87,8 @@ class StepBuilder:
             noise=followed.noise if math.isfinite(followed.noise) else None,
             clock=self._results.runs[int(trend.run[change.index])].clock_state,
             copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
+            before_like=likes[0],
+            after_like=likes[1],
             version=followed.version,
             first=min(max(int(trend.commit[first]), good + 1), last),
             last=last,

@@ -99,7 +99,7 @@ UNEXPLAINED = Cause("unexplained", "")
 class FoundChange:
     """A change of a series with its cause: in the analysis, on pages, in alerts and in messages.
 
-    The alert database stores the fields up to ``copied``. In an alert that was read from it, the others are unknown.
+    The alert database stores the fields up to ``after_like``. In an alert read from it, the others are unknown.
 
     Attributes:
         series: the name of the series.
@@ -125,6 +125,8 @@ class FoundChange:
         clock: clock state of the first run with the change; "" if unknown.
         confirmed: see ``lockstep.detect.Change``.
         copied: number of points beside the change that copy the number of another commit with the same work.
+        before_like, after_like: the measured commit whose work for the GPU ``before`` or ``after`` gives it, which
+            proves the narrower range; "" if the end of the range was measured itself.
         version: index of the benchmark version, in the order of first appearance in the series.
         first, last: positions, among the machine's commits, between which the first changed point lies (95 %).
         commit: the first commit measured with the change.
@@ -157,6 +159,8 @@ class FoundChange:
     noise: float | None = None
     clock: str = ""
     copied: int = 0
+    before_like: str = ""
+    after_like: str = ""
     confirmed: bool = field(default=True, compare=False)
     version: int = field(default=0, compare=False)
     first: int = field(default=-1, compare=False)
