@@ -8,7 +8,7 @@ import numpy as np
 
 from dashboard.charts.axes import commit_axis, differing_parts
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout, styles, titled
-from dashboard.charts.trend import Figure, stroke, symbols
+from dashboard.charts.trend import Figure, explain_hollow, stroke, symbols
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.step_facts import worse_numbers
 from lockstep.alerts.model import Alert
@@ -47,6 +47,7 @@ def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | Non
     style_of = styles([name.label for name in names], set())
     short = differing_parts([name.label for name in names])
     data: list[Figure] = []
+    hollow = False
     for name, trend in trends:
         numbers = worse_numbers(trend, members[name].better, measure)
         timed = np.isfinite(numbers) & (trend.same_work_as == 0)
@@ -61,6 +62,7 @@ def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | Non
         hover = [f"{commit.short}<br>{escape(commit.subject[:80])}" for commit in drawn_commits]
         x: list[int | None] = list(trend.commit[shown].tolist())
         y: list[float | None] = [float(f"{value:.6g}") for value in drawn.tolist()]
+        hollow = hollow or bool(trend.same_work_as[shown].any())
         marks = symbols(style.marker, trend.same_work_as[shown] != 0) or [style.marker] * len(x)
         # A line across the range would draw a slope where nothing was measured. A move to another GPU is no slope.
         gaps = {int((trend.commit[shown] < measured[0]).sum()), *(np.flatnonzero(gpu_moves(trend.gpu[shown])) + 1)}
@@ -83,7 +85,10 @@ def member_chart(results: Results, alert: Alert, scheme: Scheme) -> Figure | Non
     fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
     ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
     layout["shapes"] = [{"type": "rect", **fill, **ends}]
-    return {"data": data, "layout": layout}
+    figure = {"data": data, "layout": layout}
+    if hollow:
+        explain_hollow(figure, scheme)
+    return figure
 
 
 def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:

@@ -103,7 +103,19 @@ def trend(
         for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
             failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
     extent = fitted(*map(np.concatenate, zip(*drawn, strict=True))) if drawn else None
-    return finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom, begin)
+    figure = finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom, begin)
+    if (thinned is None or thinned.marked) and rows.columns["same_work_as"].any():
+        explain_hollow(figure, scheme)
+    return figure
+
+
+def explain_hollow(figure: Figure, scheme: Scheme) -> None:
+    """Write above a chart what its hollow points are."""
+    place = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "paper", "y": 1, "yanchor": "bottom"}
+    font = {"color": NEUTRAL[scheme], "size": 11}
+    text = "hollow: same work as another commit, not timed again"
+    figure["layout"]["annotations"] = [{"text": text, "showarrow": False, "font": font, **place}]
+    figure["layout"]["margin"]["t"] = 22
 
 
 @dataclass(frozen=True)

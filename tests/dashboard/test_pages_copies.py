@@ -59,6 +59,17 @@ def test_a_trend_is_hollow_at_a_copy_and_breaks_at_a_move(results):
     assert isinstance(after["marker"]["symbol"], str)
 
 
+def test_hollow_points_are_explained_only_where_some_are(results, monkeypatch):
+    def explained():
+        notes = trend(results)["layout"].get("annotations", ())
+        return [note["text"] == "hollow: same work as another commit, not timed again" for note in notes]
+
+    assert explained() == [True]
+    monkeypatch.setattr(family_trends, "LONG", 0)
+    monkeypatch.setattr(chart, "MARKED", 8)
+    assert explained() == [], "a long line has no markers"
+
+
 def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
     address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("latency",), ("torch",))
     [card] = family_trends.trends(results, address, "light")
@@ -103,6 +114,7 @@ def test_a_series_names_copies_and_the_gpu_to_which_it_moved(results):
     assert (len(before["y"]), len(after["y"])) == (MOVED, LENGTH - MOVED)
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
     assert [trace["text"] for trace in figure["data"] if trace["mode"] == "text"] == [["another GPU, bbbbbbbb"]]
+    assert len(figure["layout"]["annotations"]) == 1
     text = words(commit_table(results.commits("gpu"), "gpu", shown.points, shown.what))
     assert text.count(f"same work as {results.commits('gpu')[COPIED - 1].short}") == 1
 
