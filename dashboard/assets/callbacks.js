@@ -36,6 +36,9 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return Number(sessionStorage.getItem("lockstep-since"));
     },
 
+    // Whether the screen has room for a page's controls above its charts; as in lockstep.css.
+    wide: () => !matchMedia("(max-width: 640px)").matches,
+
     openRow: (clicked) => {
       const grid = dash_clientside.callback_context.triggered[0]?.prop_id.split(".")[0];
       const row = clicked && grid && dash_ag_grid.getApi(grid).getRowNode(clicked.rowId);

@@ -48,6 +48,12 @@ def chips(identity: str, label: str, offered: Mapping[str, Any], values: Sequenc
     return html.Div([html.Span(label, className="label"), group], className=f"chips {kind}".strip())
 
 
+def folded(identity: str, controls: Sequence[Any]) -> Any:
+    """Return controls that a narrow screen folds below the word "Filters"; a callback "wide" opens them elsewhere."""
+    fold = [html.Summary("Filters"), html.Div(controls, className="controls")]
+    return html.Details(fold, id=identity, open=True, className="filters-fold")
+
+
 def search_field(identity: str, value: str = "", placeholder: str = "family, shape …") -> Any:
     """Return a text field that filters a table."""
     field: dict[str, Any] = {"placeholder": placeholder, "debounce": 300, "className": "filter"}

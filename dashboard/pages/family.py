@@ -16,7 +16,7 @@ from dashboard.charts.log_log import accuracy, roofline
 from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
-from dashboard.pages.controls import axis_choice, chips, choice, menu, quantity_links
+from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, quantity_links
 from dashboard.pages.family_trends import (
     MOST_CASES,
     chosen,
@@ -114,7 +114,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             ),
             dcc.Store(id="family-suite", data=address.suite),
             dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
-            html.Div(controls, className="controls"),
+            folded("family-filters", controls),
             html.P(id="family-printed", className="printed"),
             html.H2("Over the commits"),
             loading(html.Div(waiting(), id="family-trend", className="charts")),
@@ -181,6 +181,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("family-axis", "value"),
         State("family-zoom", "data"),
     )
+    in_browser(app, "wide", Output("family-filters", "open"), Input("version", "data"))
     suite = State("family-suite", "data")
     in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, *view, suite)
 

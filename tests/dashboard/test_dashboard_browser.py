@@ -128,7 +128,14 @@ def test_the_family_page_shows_the_files_numbers(visit, site, size, scheme):
     ]  # fmt: skip
     assert page.title() == f"linear on {MACHINE} · Lockstep"
     assert fits(page)
+    assert page.locator(".filters-fold summary").is_visible() == (size == "phone")
     if size == "phone":
+        # The controls fold, so that the first chart is on the first screen.
+        chart = page.locator("#family-trend .card").first.bounding_box()
+        assert chart["y"] + chart["height"] < SIZES["phone"][1]
+        assert not page.get_by_text("by date").is_visible()
+        page.locator(".filters-fold summary").tap()
+        page.get_by_text("by date").wait_for()
         # A tap on a chart reveals its buttons, which a pointer reveals elsewhere.
         page.locator("#family-trend .graph").first.tap()
         saves = page.locator("#family-trend .saves").first
