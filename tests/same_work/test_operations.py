@@ -68,7 +68,7 @@ def test_a_table_on_the_host_counts_by_its_contents():
     assert filled(1.0).nodes[-1] != filled(2.0).nodes[-1]
 
 
-@pytest.mark.parametrize("key", ["CUDA", "CompositeExplicitAutograd"])
+@pytest.mark.parametrize("key", ["CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"])
 def test_operations_within_a_function_of_python_are_not_known(key):
     with torch.library._scoped_library("operations_of_test", "FRAGMENT") as library:
         library.define(f"twice_{key}(Tensor x) -> Tensor")
@@ -82,6 +82,13 @@ def test_a_function_of_python_in_place_of_torchs_own_is_seen():
     with torch.library._scoped_library("aten", "IMPL") as library:
         library.impl("erfinv", lambda x: x * 2, "CUDA")
         assert not recorded(lambda: torch.erfinv(Y)).known
+
+
+def test_a_decomposition_of_python_in_place_of_torchs_own_is_seen():
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("matrix_exp", lambda x: x * 2, "CompositeImplicitAutograd")
+        with torch.inference_mode():
+            assert not recorded(lambda: torch.matrix_exp(torch.eye(3))).known
 
 
 def test_an_argument_that_is_not_understood_is_not_known():

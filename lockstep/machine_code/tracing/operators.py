@@ -23,7 +23,7 @@ def python_kernel(operator: Any) -> Any:
         return None
     # The first key with a kernel is the one that torch would take.
     found = re.search(
-        r"^(CUDA|CompositeExplicitAutograd)(?:\[alias\])?: registered at (\S+)",
+        r"^(CUDA|CompositeExplicitAutograd|CompositeImplicitAutograd)(?:\[alias\])?: registered at (\S+)",
         torch._C._dispatch_dump(operator.name()),
         re.MULTILINE,
     )
