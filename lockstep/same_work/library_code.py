@@ -53,15 +53,21 @@ def only_torch_has(functions: frozenset[str]) -> bool:
     An extension that calls ``gpu_kernel`` of torch's headers may have a function with the name of one of torch's. A
     library lists the names of its GPU functions as text.
     """
-    torchs = Path(torch.__file__).resolve().parent
-    known = (torchs, torchs.with_name("nvidia"), *map(Path, _SYSTEM))
-    others = [path for path in _loaded() if not any(map(path.is_relative_to, known)) and _has_gpu_code(path)]
+    others = filter(_is_extension, _loaded())
     return not any(_has(path, name) for path in others for name in functions)
 
 
-def _loaded() -> set[Path]:
+@functools.cache
+def _is_extension(path: Path) -> bool:
+    """Return whether a library other than torch's and NVIDIA's holds GPU code."""
+    torchs = Path(torch.__file__).resolve().parent
+    known = (torchs, torchs.with_name("nvidia"), *_SYSTEM)
+    return not any(path.is_relative_to(folder) for folder in known) and _has_gpu_code(path)
+
+
+def _loaded() -> list[Path]:
     """Return the shared libraries of this process."""
-    return {Path(line.split(maxsplit=5)[-1].strip()) for line in memory_maps() if ".so" in line}
+    return list(map(Path, {line.split(maxsplit=5)[-1].strip() for line in memory_maps() if ".so" in line}))
 
 
 def _installed() -> list[Path]:

@@ -43,10 +43,10 @@ class Operations(TorchDispatchMode):
         """Run an operation, and record it."""
         kwargs = kwargs or {}
         self.known &= getattr(func, "namespace", "") in OF_TORCH and python_kernel(func) is None
-        before = [*_facts("", [*args, *kwargs.items()])]
+        before = [*_facts("argument", [*args, *kwargs.items()])]
         result = func(*args, **kwargs)
         if self.known and not func.is_view and not func.name().startswith("aten::empty"):
-            facts = [("operation", func.name()), *before, *_facts("result ", result)]
+            facts = [("operation", func.name()), *before, *_facts("result", result)]
             self.known &= None not in facts
             self.nodes.append(Node("operation", tuple(filter(None, facts)), name=func.name()))
         return result
@@ -56,7 +56,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, Fact] | None]:
     """Yield the facts of an argument or a result by name; ``None`` for an object that is not understood."""
     if isinstance(value, (list, tuple)):
         for number, part in enumerate(value):
-            yield from _facts(f"{name}{number} ", part)
+            yield from _facts(f"{name} {number}", part)
     elif isinstance(value, torch.Tensor):
         yield from _tensor(name, value)
     elif isinstance(value, torch.Generator):
@@ -73,5 +73,5 @@ def _tensor(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, Fact] | None
         yield (name, values_digest(tensor)) if small else None
     else:
         flags = f"{'conj ' * tensor.is_conj()}{'neg ' * tensor.is_neg()}"
-        yield f"{name}form", f"{flags}{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}"
+        yield f"{name} form", f"{flags}{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}"
         yield name, tensor.data_ptr().to_bytes(8, "little")
