@@ -2,7 +2,7 @@
 
 To capture a call takes milliseconds, to start a process and compile takes seconds; only the GPU's times need the GPU
 alone. So a kernel that tunes itself stays unknown until it has a stored choice: what is unknown then is asked once more
-when the first commit was measured. Commits with equal files of a suite are asked once.
+after the first commit was measured. Commits with equal files of a suite are asked once.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Scouts:
         """Return whether to ask: at first, and once more if kernels were tuned since and some work is unknown."""
         if not self._looks:
             return True
-        unknown = any("" in found.values() for found in self.works.values())
-        return unknown and self._looks == 1 and self._tuned() != self._choices
+        return self._looks == 1 and any(map(self._unknown, self.works)) and self._tuned() != self._choices
+
+    def _unknown(self, key: tuple[str, str, str]) -> bool:
+        return key not in self.works or "" in self.works[key].values()
 
     def _tuned(self) -> bytes:
         path = self.spec.tuned
@@ -91,7 +93,7 @@ class Scouts:
                 asked = {
                     (suite, case): variants
                     for (suite, case), variants in cases.items()
-                    if suite in new and not all(self.works.get((suite, new[suite], case), {"": ""}).values())
+                    if suite in new and self._unknown((suite, new[suite], case))
                 }
                 if asked:
                     jobs.append(pool.submit(self._one, tree.root, new, asked))
