@@ -17,6 +17,7 @@ from lockstep.compare.number_format import THIN
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.series_name import BEST
 
 Scheme = Literal["light", "dark"]
 
@@ -65,10 +66,6 @@ GRAPH_CONFIG: dict[str, Any] = {
     "displayModeBar": False,
     "responsive": True,
 }
-
-
-#: The variant that a family's public function selects.
-BEST = "best"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dash import html
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import by_date, in_order, sourced
 from dashboard.charts.change_marks import marks, release_marks
-from dashboard.charts.theme import BEST, Scheme, Style, baselines, suite_styles, swatch
+from dashboard.charts.theme import Scheme, Style, baselines, suite_styles, swatch
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, finished, stroke, trend
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -27,6 +27,7 @@ from lockstep.history.model import Commit, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
+from lockstep.record.series_name import BEST
 
 
 def mean_speedup(

@@ -17,9 +17,6 @@ from lockstep.alerts.cause.suspects import CommitNote
 #: ``lockstep.alerts.analysis.stopped_series``. "renamed" and "version" are in older databases alone.
 Topic = Literal["slower", "changed", "faster", "stopped", "silent", "vanished", "renamed", "version"]
 
-#: The variant that takes, for each case, the kernel of another variant. No suite has to have one.
-BEST = "best"
-
 
 @dataclass(frozen=True)
 class Alert:

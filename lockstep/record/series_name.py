@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from lockstep.record.quantity import CHECKED, EXACT, TIMED, cost_of
 
+#: The variant that a family's public function selects: for each case, the kernel of another variant. No suite has to
+#: have one.
+BEST = "best"
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class SeriesName:

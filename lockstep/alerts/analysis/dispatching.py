@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lockstep.alerts.analysis.step_facts import levels
-from lockstep.alerts.model import BEST, Alert
+from lockstep.alerts.model import Alert
 from lockstep.history.snapshot import Results
+from lockstep.record.series_name import BEST
 
 
 def with_best(alert: Alert, results: Results) -> Alert:
