@@ -73,7 +73,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
 
 // Write a page's choices into the address; a key may have several values. Not by dcc.Location, which would build the
 // page again after every choice. The dashboard may be below a path of its host. Choices of one second, such as typed
-// letters, are one step back. What a page fills in before its reader acts is no step.
+// letters, are one step back. A choice that the page makes before the first click or key replaces the address.
 let lockstepStep = 0;
 let lockstepActed = false;
 ["pointerdown", "keydown"].forEach((kind) => window.addEventListener(kind, () => { lockstepActed = true; }, true));

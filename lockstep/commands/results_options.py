@@ -71,7 +71,7 @@ def check_locations(args: argparse.Namespace) -> None:
 def load_config(args: argparse.Namespace) -> Any | None:
     """Load asv's configuration, from ``--config`` or the current folder; ``None`` if there is none.
 
-    The configuration is kept in ``args``: asv takes 16 ms to read it, and a verb asks for it six times.
+    Keep it in ``args``: asv takes 16 ms to read it, and a verb asks for it six times.
     """
     if "configuration" not in args:
         has_config = args.config or any(Path(name).exists() for name in CONFIGS)
