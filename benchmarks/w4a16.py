@@ -71,8 +71,6 @@ class W4A16(Suite):
         match variant:
             case "int4pack" if M > 64:
                 return "8 to 28 times slower than fp16 beyond 64 tokens"
-            case "triton" if M > 256:
-                return "8 times slower than fp16 beyond 256 tokens"
             case "dequant" if M < 16:
                 return "1 to 8 tokens take as long as 16, which is measured: unpacking the weight takes the time"
         return ""

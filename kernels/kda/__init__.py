@@ -31,7 +31,6 @@ from kernels.kda.arguments import RANK, Outputs, buffer_of, joint_of, pack, pack
 from kernels.kda.library import eight, merged, pack_for_side_stream, side_stream
 from kernels.kda.prefill_kernel import prefill
 from kernels.kda.product_kernel import product
-from kernels.kda.rows_kernel import decode_rows
 from kernels.kda.stream_kernel import STREAM_LIMIT, Stream, decode_stream, streams_at
 from kernels.kda.table import TABLE
 from kernels.kda.tiles_kernel import decode_tiles
@@ -89,11 +88,11 @@ def mixed(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -
 
 
 @planned
-def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute all eight products in one launch, by dot products without tensor cores (``kernels.kda.rows_kernel``).
+def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
+    """Compute all eight products in one launch on tensor cores (``kernels.kda.tiles_kernel``).
 
     Args:
-        x: [M, K], contiguous, M ≤ 4.
+        x: [M, K], contiguous, M ≤ 128.
         w_in: [3·D + 2·R + H, K], the merged weight of ``two_products``.
         w_fg: [2, D, R], contiguous.
         out: flat buffer, see the module.
@@ -102,14 +101,8 @@ def rows(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) ->
         As ``eight``; q, k and v are slices of one matrix.
 
     Raises:
-        NotImplementedError: more than 4 tokens, sizes that do not divide evenly, or a tensor that is not on a GPU.
+        NotImplementedError: more than 128 tokens, sizes that do not divide evenly, or a tensor that is not on a GPU.
     """
-    return _one_launch("rows", decode_rows, x, w_in, w_fg, out)
-
-
-@planned
-def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute as ``rows``, in one launch on tensor cores (``kernels.kda.tiles_kernel``), for M ≤ 128."""
     return _one_launch("tiles", decode_tiles, x, w_in, w_fg, out)
 
 
@@ -117,13 +110,13 @@ def tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -
 def stream(
     x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None, config: Stream | None = None
 ) -> Outputs:
-    """Compute as ``rows``, in one launch that loads weights before the preceding kernel ends, for M ≤ 32."""
+    """Compute as ``tiles``, in one launch that loads weights before the preceding kernel ends, for M ≤ 32."""
     return _one_launch("stream", partial(decode_stream, config=config), x, w_in, w_fg, out)
 
 
 @planned
 def persistent(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None) -> Outputs:
-    """Compute as ``rows``, in one launch of persistent programs (``kernels.kda.prefill_kernel``), for large M."""
+    """Compute as ``tiles``, in one launch of persistent programs (``kernels.kda.prefill_kernel``), for large M."""
     return _one_launch("persistent", prefill, x, w_in, w_fg, out)
 
 
@@ -176,7 +169,6 @@ def _cublas(x: Tensor, w_in: Tensor, w_fg: Tensor, *, out: Tensor | None = None)
 
 
 BACKENDS = {
-    "rows": rows,
     "tiles": tiles,
     "stream": stream,
     "triton": two_products,
@@ -193,7 +185,6 @@ VARIANTS = {
     "merged": merged,
     "side_stream": side_stream,
     "triton": two_products,
-    "rows": rows,
     "tiles": tiles,
     "stream": stream,
     "persistent": persistent,
@@ -205,7 +196,6 @@ PREPARE = {
     "merged": pack_as_source,
     "side_stream": pack_for_side_stream,
     "triton": pack,
-    "rows": pack,
     "tiles": pack,
     "stream": pack,
     "persistent": pack,
@@ -218,7 +208,7 @@ SCRATCH = BUFFERS
 
 def _variants_at(M: int, K: int, heads: int) -> SearchSpace:
     N = (3 * heads + 2) * RANK + heads
-    fitting = [name for name, limit in (("rows", 4), ("stream", STREAM_LIMIT), ("tiles", 128)) if limit >= M]
+    fitting = [name for name, limit in (("stream", STREAM_LIMIT), ("tiles", 128)) if limit >= M]
     sizes = {"M": M, "K": K, "N": N, "aligned": N % 8 == 0}
     return SearchSpace("best", sizes, [*fitting, "triton", *(["persistent"] if M >= 512 else []), "mixed", "torch"])
 

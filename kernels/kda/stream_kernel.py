@@ -67,7 +67,7 @@ def streams_at(M: int) -> SearchSpace:
 def decode_stream(
     x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor, config: Stream | None = None
 ) -> None:
-    """Compute all eight products in one launch, for M ≤ 32; arguments are those of ``rows_kernel.decode_rows``.
+    """Compute all eight products in one launch, for M ≤ 32; arguments are those of ``tiles_kernel.decode_tiles``.
 
     ``w_in`` and ``w_fg`` are read while preceding kernels still run: a kernel that launches its dependents early must
     not write them. f_a and g_a are not stored. Without a ``config``, the tile config is the table's.

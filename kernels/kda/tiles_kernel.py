@@ -130,10 +130,18 @@ def _short_tile(
 
 
 def decode_tiles(x: Tensor, w_in: Tensor, w_fg: Tensor, wide: Tensor, beta: Tensor, fg: Tensor) -> None:
-    """Compute all eight products on tensor cores, for M ≤ 128. Arguments are those of ``rows_kernel.decode_rows``.
+    """Compute all eight products on tensor cores, for M ≤ 128.
 
     K is split over programs. The program that finishes a tile last adds up the tile's partial sums, so that no second
     launch is needed.
+
+    Args:
+        x: [M, K], contiguous; so is every tensor.
+        w_in: [3·D + 2·R + H, K], rows of q, k, v, f_a, g_a, beta.
+        w_fg: [2, D, R].
+        wide: [M, 3·D + 2·R], written.
+        beta: [M, H], written.
+        fg: [2, M, D], written.
 
     Raises:
         NotImplementedError: more than 128 tokens, or sizes that do not divide into tiles.

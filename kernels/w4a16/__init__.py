@@ -24,7 +24,6 @@ from kernels.w4a16.library import fp16, int4pack, prepare_fp16, prepare_int4pack
 from kernels.w4a16.planes_kernel import LARGEST_PLANES_M, TILE, Tile, multiply_planes, tiles_at
 from kernels.w4a16.ring_warp_specialized_kernel import RING, Ring, multiply_ring, rings_at
 from kernels.w4a16.rivals import gemlite, humming, prepare_gemlite, prepare_humming
-from kernels.w4a16.rows_kernel import prepare_rows, triton_rows
 from kernels.w4a16.stream_kernel import multiply_stream
 from kernels.w4a16.stream_tiles import STREAM, Stream, streams_at
 from kernels.w4a16.table import SIZES, TABLE, search_space, sizes_of
@@ -189,7 +188,6 @@ VARIANTS = {
     "int4pack": int4pack,
     "humming": humming,
     "gemlite": gemlite,
-    "triton": triton_rows,
     "planes": planes,
     "stream": stream,
     "ring": ring,
@@ -202,7 +200,6 @@ PREPARE = {
     "int4pack": prepare_int4pack,
     "humming": prepare_humming,
     "gemlite": prepare_gemlite,
-    "triton": prepare_rows,
     "planes": _prepare_planes,
     "stream": _prepare_planes,
     "ring": _prepare_planes,

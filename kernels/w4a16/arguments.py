@@ -1,4 +1,4 @@
-"""Check the arguments of ``w4a16``, by how the weight is packed."""
+"""Check the arguments of the variants of ``w4a16`` with weights packed in planes, and their output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kernels.common.arguments import expect
-from kernels.w4a16.int4 import CODES_PER_WORD, PLANE_K, plane_shape
+from kernels.w4a16.int4 import PLANE_K, plane_shape
 
 
 def expect_planes(x: Tensor, words: Tensor, scales32: Tensor) -> int:
@@ -14,24 +14,13 @@ def expect_planes(x: Tensor, words: Tensor, scales32: Tensor) -> int:
     expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
     K = x.shape[1]
     expect(scales32, "scales32", shape=(None, None), dtype=torch.float32, device=x.device, contiguous=True)
-    _expect_groups(scales32, "scales32", K)
+    if not len(scales32) or K % len(scales32):
+        raise ValueError(f"scales32 must have a number of rows that divides K={K}, got {len(scales32)}")
     N = scales32.shape[1]
     expect(words, "words", shape=plane_shape(K, N), dtype=torch.int16, device=x.device, contiguous=True)
     if len(scales32) > 1 and (group := K // len(scales32)) % PLANE_K:
         raise NotImplementedError(f"planes hold groups of a multiple of {PLANE_K} rows, got {group}")
     return N
-
-
-def expect_rows(x: Tensor, words: Tensor, scales: Tensor) -> tuple[int, int]:
-    """Check a weight that is packed by rows, and return K and N."""
-    expect(x, "x", shape=(None, None), dtype=torch.float16, contiguous=True)
-    K = x.shape[1]
-    expect(scales, "scales", shape=(None, None), dtype=torch.float16, device=x.device, contiguous=True)
-    _expect_groups(scales, "scales", K)
-    N = scales.shape[1]
-    shape = (-(-K // CODES_PER_WORD), N)
-    expect(words, "words", shape=shape, dtype=torch.int32, device=x.device, contiguous=True)
-    return K, N
 
 
 def output(x: Tensor, N: int, out: Tensor | None) -> Tensor:
@@ -40,8 +29,3 @@ def output(x: Tensor, N: int, out: Tensor | None) -> Tensor:
         return torch.empty(len(x), N, dtype=torch.float16, device=x.device)
     expect(out, "out", shape=(len(x), N), dtype=torch.float16, device=x.device, contiguous=True)
     return out
-
-
-def _expect_groups(scales: Tensor, name: str, K: int) -> None:
-    if not len(scales) or K % len(scales):
-        raise ValueError(f"{name} must have a number of rows that divides K={K}, got {len(scales)}")

@@ -22,9 +22,6 @@ from kernels.common.devices import capability, interpreted
 #: Code of the weight zero.
 ZERO_POINT = 8
 
-#: Codes in one int32 of ``pack_rows``.
-CODES_PER_WORD = 8
-
 #: One tile of ``pack_planes``: output channels, rows, and 16-bit words for each channel (four codes a word).
 PLANE_N = 64
 PLANE_K = 128
@@ -72,23 +69,6 @@ def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
     K, N = codes.shape
     centred = (codes.to(torch.float16) - ZERO_POINT).view(len(scales), K // len(scales), N)
     return (centred * scales.unsqueeze(1)).view(K, N)
-
-
-def pack_rows(codes: Tensor) -> Tensor:
-    """Pack eight consecutive rows into an int32, the first in the lowest bits, as GPTQ checkpoints store them.
-
-    Args:
-        codes: uint8 [K, N], 0 … 15. K is padded to a multiple of 8 with the zero point.
-
-    Returns:
-        int32 [⌈K / 8⌉, N].
-    """
-    expect_codes(codes)
-    padded = _pad(codes, CODES_PER_WORD, 1)
-    words = torch.zeros(len(padded) // CODES_PER_WORD, codes.shape[1], dtype=torch.int32, device=codes.device)
-    for position, rows in enumerate(padded.view(-1, CODES_PER_WORD, codes.shape[1]).unbind(1)):
-        words |= rows.int() << 4 * position
-    return words
 
 
 def pack_planes(codes: Tensor) -> Tensor:

@@ -12,22 +12,8 @@ def draw_codes(K, N, seed=0):
     return torch.randint(0, 16, (K, N), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def unpack_rows(words, K):
-    nibbles = torch.stack([words >> 4 * position & 0xF for position in range(int4.CODES_PER_WORD)], dim=1)
-    return nibbles.view(-1, words.shape[1])[:K].to(torch.uint8)
-
-
 def unpack_pairs(pairs):
     return torch.stack((pairs >> 4, pairs & 0xF), dim=2).view(len(pairs), -1).t().contiguous()
-
-
-@settings(max_examples=30)
-@given(K=st.integers(1, 70), N=st.integers(1, 20), seed=st.integers(0, 99))
-def test_rows_come_back(K, N, seed):
-    codes = draw_codes(K, N, seed)
-    words = int4.pack_rows(codes)
-    assert words.shape == (-(-K // 8), N)
-    assert torch.equal(unpack_rows(words, K), codes)
 
 
 @settings(max_examples=30)
@@ -46,9 +32,8 @@ def test_pairs_come_back(half, N, seed):
     assert torch.equal(unpack_pairs(int4.pack_pairs(codes)), codes)
 
 
-def test_the_first_row_lies_in_the_lowest_bits():
+def test_the_first_of_two_rows_lies_in_the_high_bits():
     codes = torch.arange(8, dtype=torch.uint8).view(8, 1)
-    assert int4.pack_rows(codes).item() == 0x76543210
     assert int4.pack_pairs(codes).tolist() == [[0x01, 0x23, 0x45, 0x67]]
 
 
@@ -66,7 +51,7 @@ def test_weights_are_centred_and_scaled_by_group():
     assert int4.dequantise(codes, scales).tolist() == [[-8, 14], [0, 2], [-0.5, 0], [3.5, -32]]
 
 
-@pytest.mark.parametrize("pack", [int4.pack_rows, int4.pack_planes, int4.pack_pairs])
+@pytest.mark.parametrize("pack", [int4.pack_planes, int4.pack_pairs])
 def test_codes_that_are_no_int4_are_refused(pack):
     with pytest.raises(ValueError, match=r"codes must lie in 0 … 15, got 16"):
         pack(torch.full((8, 8), 16, dtype=torch.uint8))

@@ -14,7 +14,6 @@ from kernels import kda as family
 from kernels.common.partial_sums import mailbox
 from kernels.kda import prefill_kernel as kda_prefill
 from kernels.kda import ready_flags as kda_flags
-from kernels.kda import rows_kernel as kda_rows
 from kernels.kda import tiles_kernel as kda_tiles
 from lockstep.suite.case import Case
 from lockstep.suite.inputs import Draw, map_tensors
@@ -25,7 +24,7 @@ DEVICE = "cuda" if os.environ.get("LOCKSTEP_TEST_GPU") else "cpu"
 SUITE = Kda()
 FAMILY = load_family(SUITE)
 INTERPRETED = [variant for variant in FAMILY.variants if variant != "stream"]
-MOST_TOKENS = {"rows": kda_rows.ROWS_LIMIT, "tiles": kda_tiles.TILES_LIMIT}
+MOST_TOKENS = {"tiles": kda_tiles.TILES_LIMIT}
 
 
 class Half(Kda):
@@ -66,11 +65,9 @@ def test_persistent_deals_every_tile(M, heads, multiprocessors, monkeypatch):
 
 @pytest.mark.parametrize("variant", INTERPRETED)
 def test_variant_allocates_its_output_when_given_none_and_leaves_its_counters_as_they_were(variant):
-    # Two heads are the fewest that "persistent" takes; "rows" takes long in the interpreter.
-    heads = 1 if variant == "rows" else 2
-    given = arguments(variant, M=1, heads=heads)
+    given = arguments(variant, M=1)
     fresh = FAMILY.variants[variant](**given)
-    out = HALF.buffers(Draw(DEVICE, 0), M=1, heads=heads)
+    out = HALF.buffers(Draw(DEVICE, 0), M=1, heads=2)
     written = FAMILY.variants[variant](**given, out=out)
     for one, other in zip(fresh, written, strict=True):
         assert torch.equal(one, other)
@@ -182,12 +179,12 @@ def test_triton_kernels_fit_a_hopper_gpu():
         from kernels import kda
         for M in (1, 32, 64, 128, 4096):
             x = torch.empty(M, 2304, device="meta", dtype=torch.bfloat16)
-            decode = kda.rows if M == 1 else kda.tiles if M <= 128 else kda.kda
+            decode = kda.tiles if M <= 128 else kda.kda
             for variant in (kda.two_products, decode, kda.persistent):
                 variant(x, x.new_empty(3336, 2304), x.new_empty(2, 1024, 128))
         """.replace("\n        ", "\n")
     )
-    assert {kernel.name for kernel in kernels} == {"_product", "_decode_rows", "_decode_tiles", "_prefill"}
+    assert {kernel.name for kernel in kernels} == {"_product", "_decode_tiles", "_prefill"}
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel

@@ -113,15 +113,14 @@ def test_a_zero_point_off_by_one_is_found():
         ("dequant", "scales32", torch.Tensor.half),
         ("int4pack", "x_bf16", torch.Tensor.half),
         ("int4pack", "scales_and_zeros", lambda scales: scales[..., 0]),
-        ("triton", "x", lambda x: x.t().contiguous().t()),
-        ("triton", "words", lambda words: words[:, ::2]),
-        ("triton", "scales", lambda scales: scales[:0]),
         ("planes", "x", torch.Tensor.float),
+        ("planes", "x", lambda x: x.t().contiguous().t()),
         ("planes", "words", lambda words: words[:, :1]),
         ("planes", "scales32", torch.Tensor.half),
+        ("planes", "scales32", lambda scales: scales[:0]),
+        ("planes", "out", lambda _: torch.empty(2, 63, dtype=torch.float16, device=DEVICE)),
         ("stream", "words", lambda words: words[1:]),
         ("ring", "x", torch.Tensor.float),
-        ("triton", "out", lambda _: torch.empty(2, 63, dtype=torch.float16, device=DEVICE)),
     ],
 )
 def test_a_wrong_argument_is_named(variant, name, change):
@@ -136,11 +135,6 @@ def test_what_int4pack_cannot_do_is_said():
         arguments("int4pack", K=192, group="channel")
     with pytest.raises(NotImplementedError, match="groups of"):
         FAMILY.variants["int4pack"](**arguments("int4pack", K=256, group=16))
-
-
-def test_a_group_that_no_tile_fits_is_refused():
-    with pytest.raises(NotImplementedError, match="groups of a multiple of 64"):
-        FAMILY.variants["triton"](**arguments("triton", group=32))
 
 
 @pytest.mark.parametrize("variant", ["dequant", "planes", "best"])
@@ -256,16 +250,15 @@ def for_hopper(tmp_path_factory):
         f"    Path({str(folder)!r}, str(number)).write_bytes(kernel.asm['cubin'])"
     )
     tiles = [("planes", M, 8192, 8192, 128) for M in (1, 16, 32, 128)] + [("planes", 256, 8192, 8192, "channel")]
-    plain = [("triton", 256, 8192, 8192, 128), ("dequant", 4096, 8192, 8192, 128)]
     streams = [("stream", 16, 8192, 8192, 128), ("stream", 3, 200, 75, "channel")]
     rings = [("ring", 64, 8192, 8192, 128), ("ring", 1024, 8192, 8192, "channel")]
-    kernels = compiled(*tiles, *plain, *streams, *rings, after=write)
+    kernels = compiled(*tiles, ("dequant", 4096, 8192, 8192, 128), *streams, *rings, after=write)
     return kernels, [disassemble(path.read_bytes()) for path in sorted(folder.iterdir())]
 
 
 def test_compiles_for_hopper_without_spills(for_hopper):
     kernels, _ = for_hopper
-    assert len(kernels) == 11
+    assert len(kernels) == 10
     for kernel in kernels:
         assert kernel.stack_bytes == 0, kernel
         assert kernel.shared_bytes <= 227 * 1024, kernel
@@ -274,8 +267,8 @@ def test_compiles_for_hopper_without_spills(for_hopper):
 def test_no_product_in_flight_loses_its_operands(for_hopper):
     _, listings = for_hopper
     asynchronous = [listing for listing in listings if "HGMMA" in listing]
-    assert len(asynchronous) == 7
-    assert [overwritten(listing) for listing in asynchronous] == [[]] * 7
+    assert len(asynchronous) == 6
+    assert [overwritten(listing) for listing in asynchronous] == [[]] * 6
 
 
 def test_an_operand_overwritten_in_flight_is_found():
