@@ -1,4 +1,4 @@
-"""A dashboard with everything on: planted results, their findings and alerts, two people who may act."""
+"""A dashboard with everything on: planted results, their findings and alerts, behind a proxy that names people."""
 
 import datetime
 import json
@@ -6,14 +6,13 @@ import logging
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.cookies import SimpleCookie
 from pathlib import Path
 
 from history import Here, commits_of, write_history
 from werkzeug.serving import make_server
 
 from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress
-from dashboard.auth.credentials import Access
+from dashboard.auth.credentials import USER_HEADER, Access, read_networks
 from dashboard.pages.overview_table import cells_of, in_order
 from dashboard.server.app import create_app
 from dashboard.server.serve import warm
@@ -27,7 +26,12 @@ from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
-TOKEN, NAME = "a-token-of-twenty-four-c", "Mira Example"
+NAME, SECRET = "Mira Example", "s" * 32
+
+#: How a place knows people: by a proxy on this machine. The proxy adds ``KNOWN`` to the requests of one of them.
+ACCESS = Access(read_networks(["127.0.0.1"]), SECRET)
+KNOWN = {USER_HEADER: f"{SECRET} {NAME}"}
+
 NEW_TORCH = {"torch": "2.13.0"}
 
 #: Ports at which an application was served.
@@ -84,8 +88,8 @@ def place(folder: Path, access: Access | None = None, commits: int = 16) -> Plac
     found = analyse_results(results, Thresholds(), Ranges(root, packages), now, kept)
     service.alerts.sync(found)
     findings = Findings(store.cache, root, packages)
-    given = access or Access(tokens={TOKEN: NAME})
-    return Place(root, hashes, store, service, findings, create_app(store, service, given, findings))
+    app = create_app(store, service, access or ACCESS, findings)
+    return Place(root, hashes, store, service, findings, app)
 
 
 @contextmanager
@@ -106,21 +110,6 @@ def serving(app):
         server.server_close()
         thread.join()
         _FREE.append(server.port)
-
-
-def sign_in(client, token=TOKEN):
-    """Sign in as a browser would; the answer."""
-    form = client.get("/sign-in").text
-    csrf = form.partition('name="csrf_token" type="hidden" value="')[2].partition('"')[0]
-    return client.post("/sign-in", data={"token": token, "csrf_token": csrf})
-
-
-def csrf_of(client, base="http://localhost"):
-    """The cookie that Dash's renderer sends back as a header."""
-    cookies = SimpleCookie()
-    for line in client.get("/_dash-layout", base_url=base).headers.getlist("Set-Cookie"):
-        cookies.load(line)
-    return cookies["_csrf_token"].value if "_csrf_token" in cookies else ""
 
 
 def call(

@@ -1,4 +1,4 @@
-"""Identify the sender of a request by a proxy that knows a secret, by a token, or on a machine alone by the connection.
+"""Identify the sender of a request by a proxy that knows a secret, or on a machine alone by the connection.
 
 Nobody else can change an alert.
 """
@@ -12,7 +12,7 @@ import ipaddress
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 #: Linux lists the connections of this machine here, each with the account of its process.
@@ -51,15 +51,15 @@ def _owner(version: int, client: ipaddress.IPv4Address | ipaddress.IPv6Address, 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Minimum length of a token and of a proxy's secret, because shorter ones can be guessed.
-LEAST_TOKEN = 16
+#: Minimum length of a proxy's secret, because shorter ones can be guessed.
+LEAST_SECRET = 16
 
 #: The header in which a proxy states ``SECRET NAME``. One header holds both: a proxy that forgets to set it forwards
 #: what its client sent, and the client does not know the secret.
 USER_HEADER = "X-Lockstep-User"
 
 #: What to do where ``--proxy`` alone is expected to name people.
-NAME_PEOPLE = "name people with --proxy-secret or --tokens: docs/operating.md"
+NAME_PEOPLE = "name people with --proxy-secret: docs/operating.md"
 
 #: Headers that say that a request was forwarded.
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
@@ -78,7 +78,6 @@ class Access:
     Attributes:
         proxies: networks whose ``X-Forwarded-For`` and ``X-Request-Id`` are trusted. They alone name nobody.
         secret: what a proxy states in ``USER_HEADER`` before the name of a person; "" trusts no such header.
-        tokens: the name of each token's holder, by token.
         alone: the name of the person who runs the server, if nobody but this machine reaches it. Requests of this
             account's own processes come from this person.
         hosts: host names for which the server answers, () for any. They prevent DNS rebinding: otherwise another site
@@ -87,14 +86,13 @@ class Access:
 
     proxies: tuple[Network, ...] = ()
     secret: str = ""
-    tokens: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     alone: str = ""
 
     @property
     def writable(self) -> bool:
-        """Whether a proxy, a token or a connection can identify a person, who may then change alerts."""
-        return bool(self.secret or self.tokens or self.alone)
+        """Whether a proxy or a connection can identify a person, who may then change alerts."""
+        return bool(self.secret or self.alone)
 
     def own(self, address: str | None, port: str | int | None, headers: Mapping[str, str]) -> str:
         """Return the name of the person who runs the server, if the request is from a process of this account.
@@ -141,14 +139,6 @@ class Access:
                 break
         return client
 
-    def holder(self, token: str) -> str:
-        """Return the name of the token's holder, "" for an unknown token. The search takes as long for a near miss."""
-        token_bytes, owner = token.encode(), ""
-        for known, name in self.tokens.items():
-            if hmac.compare_digest(known.encode(), token_bytes):
-                owner = name
-        return owner
-
 
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
     """Parse addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
@@ -162,52 +152,25 @@ def read_networks(texts: list[str]) -> tuple[Network, ...]:
         raise AccessError(f"--proxy takes an address or a network such as 10.1.0.0/16: {error}") from error
 
 
-def read_tokens(path: Path) -> dict[str, str]:
-    """Read names by token from a file with one ``NAME TOKEN`` per line; # begins a comment.
-
-    Raises:
-        AccessError: others can read the file, a line has another form, or a token is short or used twice.
-    """
-    text = _private_text(path, "--tokens")
-    tokens: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, _, token = line.strip().rpartition(" ")
-        if not name.strip() or len(token) < LEAST_TOKEN:
-            raise AccessError(f"{path}:{number}: write NAME TOKEN, the token of {LEAST_TOKEN} characters or more")
-        if token in tokens:
-            raise AccessError(f"{path}:{number}: an earlier line has this token; give each person a token of their own")
-        tokens[token] = name.strip()[:_LONGEST_NAME]
-    if not tokens:
-        raise AccessError(f"--tokens {path} holds no token: write a NAME and a TOKEN in each line")
-    return tokens
-
-
 def read_secret(path: Path) -> str:
     """Read the secret that the server shares with its proxy: the only line of a file.
 
     Raises:
         AccessError: others can read the file, or it holds anything but one word of enough characters.
     """
-    secret = _private_text(path, "--proxy-secret").strip()
-    if len(secret) < LEAST_TOKEN or len(secret.split()) != 1 or not secret.isascii():
+    try:
+        secret, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f"--proxy-secret {path} cannot be read: {error}") from error
+    # systemd protects the folder of credentials; an access list makes its files look readable by their group.
+    if mode & 0o077 and str(path.parent) != os.environ.get("CREDENTIALS_DIRECTORY"):
+        raise AccessError(f"--proxy-secret {path} can be read by others: chmod 600 {path}")
+    if len(secret) < LEAST_SECRET or len(secret.split()) != 1 or not secret.isascii():
         raise AccessError(
-            f"--proxy-secret {path}: write one word of {LEAST_TOKEN} ASCII characters or more; openssl rand -hex 32 "
+            f"--proxy-secret {path}: write one word of {LEAST_SECRET} ASCII characters or more; openssl rand -hex 32 "
             "prints one"
         )
     return secret
-
-
-def _private_text(path: Path, option: str) -> str:
-    try:
-        text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"{option} {path} cannot be read: {error}") from error
-    # systemd protects the folder of credentials; an access list makes its files look readable by their group.
-    if mode & 0o077 and str(path.parent) != os.environ.get("CREDENTIALS_DIRECTORY"):
-        raise AccessError(f"{option} {path} can be read by others: chmod 600 {path}")
-    return text
 
 
 def add_access(parser: argparse.ArgumentParser) -> None:
@@ -226,9 +189,6 @@ def add_access(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"file with a secret that the proxy knows: a request from --proxy with the header '{USER_HEADER}: SECRET "
         "NAME' comes from that person",
-    )
-    parser.add_argument(
-        "--tokens", type=Path, metavar="FILE", help="file of the people who may sign in: NAME TOKEN, one person a line"
     )
     parser.add_argument(
         "--allow-host",
@@ -252,9 +212,8 @@ def access_of(args: argparse.Namespace) -> Access:
     named = tuple(args.allow_host)
     hosts = (*loopback, *named) if named or args.host in ("localhost", "127.0.0.1", "::1") else ()
     secret = read_secret(args.proxy_secret) if args.proxy_secret else ""
-    tokens = read_tokens(args.tokens) if args.tokens else {}
-    alone = "" if args.proxy or tokens or named or args.host not in ("localhost", "127.0.0.1", "::1") else _account()
-    return Access(read_networks(args.proxy), secret, tokens, hosts, alone)
+    alone = "" if args.proxy or named or args.host not in ("localhost", "127.0.0.1", "::1") else _account()
+    return Access(read_networks(args.proxy), secret, hosts, alone)
 
 
 def _account() -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
-from datetime import timedelta
+from urllib.parse import urlsplit
 
 from dash import Dash
 from flask import Flask, Response, abort, g, jsonify, request
 from flask_limiter import Limiter
-from flask_wtf.csrf import CSRFProtect, generate_csrf, validate_csrf
 from limits import parse
 from limits.storage import MemoryStorage
 from werkzeug.exceptions import TooManyRequests
-from wtforms.validators import ValidationError as TokenError
 
 from dashboard.auth.callback_forms import add_checks
 from dashboard.auth.credentials import Access
 from dashboard.auth.request_ids import add_request_ids
-from dashboard.auth.sign_in import Sessions, add_sign_in, over_https
 from dashboard.auth.turns import add_turns
 
 #: Maximum rate of one person or address at one worker. A page loads about forty files.
@@ -27,9 +23,6 @@ RATES = {"any": "6000 per minute", "api": "600 per minute", "write": "60 per min
 
 #: Maximum bytes of a request's body.
 MOST_BODY = 1 << 20
-
-#: Dash's renderer returns this cookie's value in the header X-CSRFToken.
-CSRF_COOKIE = "_csrf_token"
 
 _WRITES = parse(RATES["write"])
 
@@ -51,21 +44,7 @@ class RequestSecurity:
         self._hosts = [name.lower() for name in access.hosts]
         self._policy = ""
         server: Flask = app.server
-        server.config |= {
-            # Sessions end with the process: a session holds a name and a CSRF token, and signing in again is cheap.
-            "SECRET_KEY": secrets.token_bytes(32),
-            "SESSION_COOKIE_NAME": "lockstep",
-            "SESSION_COOKIE_HTTPONLY": True,
-            "SESSION_COOKIE_SAMESITE": "Strict",
-            "PERMANENT_SESSION_LIFETIME": timedelta(days=7),
-            # A page sends many requests at once. An answer with the old session would undo another answer's change.
-            "SESSION_REFRESH_EACH_REQUEST": False,
-            # Reading needs no CSRF token; ``writer`` checks requests that write.
-            "WTF_CSRF_CHECK_DEFAULT": False,
-            "WTF_CSRF_SSL_STRICT": False,
-            "WTF_CSRF_TIME_LIMIT": None,
-            "MAX_CONTENT_LENGTH": MOST_BODY,
-        }
+        server.config["MAX_CONTENT_LENGTH"] = MOST_BODY
         add_request_ids(server, access)
         if access.hosts:
             server.before_request(self._expect_host)
@@ -74,12 +53,7 @@ class RequestSecurity:
         server.register_error_handler(TooManyRequests, self._too_often)
         add_turns(server, self._address)
         add_checks(app)
-        self._csrf = CSRFProtect(server)
         server.after_request(self._headers)
-        self._sessions = Sessions(access) if access.tokens else None
-        if self._sessions:
-            server.session_interface = self._sessions
-            add_sign_in(server, access, self._sessions, self.limiter, self._csrf, self._address)
 
     def _expect_host(self) -> None:
         """Refuse a request whose host name is not accepted.
@@ -98,23 +72,16 @@ class RequestSecurity:
             access, address, headers = self._access, request.remote_addr, request.headers
             own = access.own(address, request.environ.get("REMOTE_PORT"), headers)  # type: ignore[arg-type]
             g.person = own or access.forwarded(address, headers)  # type: ignore[arg-type]
-        return g.person or (self._sessions.person if self._sessions else "")
+        return str(g.person)
 
     @property
     def sign_in_hint(self) -> str:
         """What a person who is not identified must do to be allowed to write, as part of a sentence."""
-        if self._access.tokens:
-            return "sign in"
         if self._access.secret:
             return "use the authenticating proxy"
         if self._access.alone:
-            return "use the account that runs this server, or start it with --tokens: see docs/operating.md"
-        return "start this server with --tokens or --proxy-secret: see docs/operating.md"
-
-    @property
-    def can_sign_in(self) -> bool:
-        """Whether there is a sign-in page."""
-        return bool(self._access.tokens)
+            return "use the account that runs this server, or start it with --proxy-secret: see docs/operating.md"
+        return "start this server with --proxy-secret: see docs/operating.md"
 
     def writer(self) -> str:
         """Return the name of the person who writes with this request.
@@ -125,10 +92,8 @@ class RequestSecurity:
         who = self.who
         if not who:
             raise WriteError(f"Only people who are signed in can change alerts; {self.sign_in_hint}.")
-        try:
-            validate_csrf(request.headers.get("X-CSRFToken"))
-        except TokenError as error:
-            raise WriteError("This page is too old to change alerts: load it again.") from error
+        if _is_foreign():
+            raise WriteError("A page of another site cannot change alerts: open the alert's own page.")
         if not self.limiter.limiter.hit(_WRITES, who):
             raise WriteError("Too many requests: wait a minute.")
         return who
@@ -162,10 +127,19 @@ class RequestSecurity:
         response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         response.headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
-        if self._access.writable and request.path == "/_dash-layout":
-            secure = over_https(self._access)
-            response.set_cookie(CSRF_COOKIE, generate_csrf(), samesite="Strict", secure=secure)
         return response
+
+
+def _is_foreign() -> bool:
+    """Return whether a page of another site sent the current request. A program states no site and no origin.
+
+    Browsers state the site over https and to loopback addresses, and else the origin. The rule is that of Go's
+    ``http.CrossOriginProtection`` (https://go.dev/src/net/http/csrf.go).
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    return origin is not None and urlsplit(origin).netloc != request.host
 
 
 class RequestCounts(MemoryStorage):

@@ -8,7 +8,6 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
-from dashboard.address import link
 from dashboard.auth.request_checks import RequestSecurity
 from lockstep.alerts.database.alert_row import today_utc
 from lockstep.alerts.database.states_and_actions import ENDINGS, Act, LifecycleError
@@ -69,13 +68,10 @@ def do(results: Results, service: AlertService, person: str, number: int, action
 
 
 def form(security: RequestSecurity) -> Any:
-    """Return the form with a signed-in person's actions. Other people see how to sign in; their form is only hidden,
+    """Return the form with a known person's actions. Other people see how to become known; their form is only hidden,
     because callbacks need the elements of the form.
     """
     person = security.who
-    sign_in: Any = [html.A("Sign in", href=link("/sign-in"), className="link"), " to act on it."]
-    if not security.can_sign_in:
-        sign_in = ["To act on this alert, ", security.sign_in_hint, "."]
     labels = {**ACTIONS, "comment": "Comment"}
     buttons = [
         dmc.Button(
@@ -109,13 +105,8 @@ def form(security: RequestSecurity) -> Any:
         className="act",
         children=[
             html.Div(form, className="controls", hidden=not person),
-            html.P(sign_in, className="dim", hidden=bool(person)),
+            html.P(f"To act on this alert, {security.sign_in_hint}.", className="dim", hidden=bool(person)),
             html.P("", id="alert-said", className="said", **alive),
-            html.P(_signed_in_line(security), className="dim", hidden=not person),
+            html.P(["You are ", html.Span(person, className="strong"), "."], className="dim", hidden=not person),
         ],
     )
-
-
-def _signed_in_line(security: RequestSecurity) -> list[Any]:
-    out = [html.A("Sign out", href=link("/sign-out"), className="link")] if security.can_sign_in else []
-    return ["You are ", html.Span(security.who, className="strong"), ". ", *out]

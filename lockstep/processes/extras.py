@@ -8,7 +8,7 @@ EXTRAS = {
     "gpu": {"torch", "triton"},
     "history": {"apprise", "duckdb", "sqlalchemy"},
     "dashboard": {
-        *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter", "flask_wtf"),
+        *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter"),
         *("plotly", "prometheus_client", "pydantic", "waitress"),
     },
     "postgresql": {"psycopg"},

@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from served import NAME, TOKEN, act, csrf_of, sign_in
+from served import ACCESS, KNOWN, act
 
-from dashboard.auth.credentials import Access
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -71,16 +70,14 @@ def analyse(place: Place, part: int) -> None:
 def write(place: Place, part: int) -> None:
     """Act on every alert by its page, as a person does who sees what was already done."""
     store, alerts = place.store, place.alerts
-    app = create_app(store, AlertService(alerts), Access(tokens={TOKEN: NAME}), Findings(store.cache, ROOT))
+    app = create_app(store, AlertService(alerts), ACCESS, Findings(store.cache, ROOT))
     client = app.server.test_client()
-    sign_in(client)
-    headers = {"X-CSRFToken": csrf_of(client)}
     for alert in sorted(alerts.alerts(), key=lambda alert: alert.id):
         chosen = ("ack", "mute", "no-change")[(alert.id + part) % 3]
         for doing in (chosen, "comment") if alert.state in (*OPEN, "muted") else ("comment",):
             because = f"{doing} {alert.id} in part {part}"
             if not any(event.note.endswith(because) for event in alerts.log(alert.id)):
-                said = act(client, alert.id, doing, because, LATE, headers)
+                said = act(client, alert.id, doing, because, LATE, KNOWN)
                 with Path(place.folder, "said").open("a") as file:
                     file.write(json.dumps([alert.id, because, said]) + "\n")
 

@@ -105,9 +105,9 @@ def one_answer(connection):
     [
         HALF,
         b"",
-        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
+        b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx",
         b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nx",
-        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 000000000000000000100\r\n\r\nx",
+        b"POST /_dash-update-component HTTP/1.1\r\nHost: localhost\r\nContent-Length: 000000000000000000100\r\n\r\nx",
         HEALTH + HALF,
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ],
@@ -132,12 +132,12 @@ def test_others_are_answered_while_a_client_sends_slowly(server, sent):
     ],
 )
 def test_a_body_too_long_or_with_a_wrong_length_is_refused_at_once(server, header, status):
-    with clients(server, 1, f"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()) as [one]:
+    with clients(server, 1, f"POST /nowhere HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()) as [one]:
         assert re.match(rb"HTTP/1\.[01] %d " % status, received(one))
 
 
 def test_a_body_in_chunks_is_refused_once_it_is_too_long(server):
-    with clients(server, 1, b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") as [
+    with clients(server, 1, b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n") as [
         one
     ]:
         with contextlib.suppress(OSError):
