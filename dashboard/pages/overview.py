@@ -82,12 +82,9 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         choice("overview-l2", "L2", l2s, l2, hidden=len(caches) < 2),
         search_field("overview-search", address.search),
         html.Div(
-            [
-                dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
-                dmc.Button("Parquet", id="overview-parquet", variant="default", size="sm"),
-            ],
+            dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
             className="buttons",
-            title="Download the table as it is filtered",
+            title="Save the rows of the table as it is filtered",
         ),
     ]
     shown_columns = columns(measured_rows(results, machine, l2, quantity))
@@ -99,7 +96,6 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Div(waiting(), id="overview-cards"),
             grid("overview-grid", shown_columns, _most(results), "No series match."),
             html.P(id="overview-more", className="dim"),
-            dcc.Download(id="overview-file"),
             dcc.Store(id="overview-path", data={"path": "/", "keys": _KEYS}),
         ]
     )

@@ -1,22 +1,16 @@
-"""The overview's table: its columns, its rows as plain numbers in their order, and its files."""
+"""The overview's table: its columns, and its rows as plain numbers in their order."""
 
 from __future__ import annotations
 
-import base64
 import math
-import tempfile
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
-from dash import Dash, Input, Output, State, ctx
+from dash import Dash, Input, Output
 
 from dashboard.pages.overview_choice import Choice, chosen, of_choice
 from dashboard.pages.series_grid import (
-    MOST_ROWS,
     Column,
     Columns,
     case_column,
@@ -48,13 +42,14 @@ SPARK = 24
 #: Maximum number of rows for which all trends of a machine are read at once.
 MANY_SERIES = 2500
 
-#: Columns of a downloaded table, in order; numbers are in the units of ``QUANTITIES``, changes in percent.
-FILE_COLUMNS = (
-    *("machine", "family", "variant", "case", "l2", "commit", "state"),
-    *("latency", "latency_low", "latency_high", "speedup", "speedup_low", "speedup_high"),
-    *("floor", "bandwidth", "compute", "value", "unit", "change", "change_low", "change_high", "verdict"),
-    *("own_change", "baseline_change", "mde", "why"),
-)
+#: Names of the columns that have an interval, by field.
+_INTERVALS = {"latency": "Latency µs", "speedup": "Speedup ×", "change": "Change %"}
+
+#: Columns that only a saved table has, by field.
+_SAVED = {
+    **{f"{field}_{end}": f"{name} {end}" for field, name in _INTERVALS.items() for end in ("low", "high")},
+    **{"own_change": "Own time %", "baseline_change": "Baseline %", "why": "Why", "machine": "Machine"},
+}
 
 #: Quantities of the table.
 _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
@@ -155,6 +150,7 @@ def columns(rows: RowTable) -> list[Column]:
         text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states in (set(), {"ok"}, {"bare"})),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
         text("verdict", "Verdict", 90, hide=True),
+        *({"field": field, "headerName": header, "hide": True} for field, header in _SAVED.items()),
     ]
 
 
@@ -196,13 +192,12 @@ def columns_of(machine: str, statuses: Statuses) -> Columns:
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callbacks that fill the table, and that save it as CSV or parquet."""
-    choices = ("machine", "l2", "since", "quantity", "search")
+    """Add the callback that fills the table."""
 
     @app.callback(
         Output("overview-grid", "rowData"),
         Output("overview-more", "children"),
-        *(Input(f"overview-{name}", "value") for name in choices),
+        *(Input(f"overview-{name}", "value") for name in ("machine", "l2", "since", "quantity", "search")),
         Input("visit", "data"),
         Input("version", "data"),
     )
@@ -220,36 +215,6 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         shown, more = first_rows(_found(results, choice, search))
         return cells_of(results, machine, shown), more
 
-    @app.callback(
-        Output("overview-file", "data"),
-        Input("overview-csv", "n_clicks"),
-        Input("overview-parquet", "n_clicks"),
-        State("overview-grid", "virtualRowData"),
-        *(State(f"overview-{name}", "value") for name in choices),
-        State("visit", "data"),
-        prevent_initial_call=True,
-    )
-    def download(
-        _csv: int | None,
-        _parquet: int | None,
-        rows: list[dict[str, Any]] | None,
-        machine: str,
-        l2: str,
-        since: str,
-        quantity: str,
-        search: str | None,
-        visit: int | None,
-    ) -> Any:
-        results = store.current()
-        choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        found = _found(results, choice, search)
-        if len(found) > MOST_ROWS:
-            # The browser has not all of them.
-            rows = cells(columns_of(machine, found))
-        kind = str(ctx.triggered_id).removeprefix("overview-")
-        content = base64.b64encode(saved(rows or [], kind)).decode()
-        return {"content": content, "filename": f"lockstep.{kind}", "base64": True}
-
 
 @remembered
 def _ordered(results: Results, choice: Choice) -> Statuses:
@@ -261,24 +226,3 @@ def _found(results: Results, choice: Choice, search: str | None) -> Statuses:
     """Return the statuses of the chosen series that match the search, in the order of the table."""
     ordered = _ordered(results, choice)
     return matching(ordered, ordered.verdict, search or "")
-
-
-def saved(rows: list[dict[str, Any]], kind: str) -> bytes:
-    """Return the rows of the overview's table as a file. Numbers are not formatted, and a missing number is empty.
-
-    ``kind`` is "csv" or "parquet".
-    """
-    texts = {"machine", "family", "variant", "case", "l2", "commit", "state", "unit", "verdict", "why"}
-    named = {name: np.array([row.get(name) for row in rows], dtype=object) for name in FILE_COLUMNS}
-    if kind == "csv":
-        named |= {name: np.array([_harmless(cell) for cell in named[name]], dtype=object) for name in texts}
-    columns = (f'"{name}"::{"VARCHAR" if name in texts else "DOUBLE"} AS "{name}"' for name in named)
-    with closing(duckdb.connect(":memory:")) as connection, tempfile.NamedTemporaryFile() as file:
-        connection.register("rows", named)
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM rows) TO ? (FORMAT {kind})", [file.name])
-        return Path(file.name).read_bytes()
-
-
-def _harmless(cell: Any) -> Any:
-    """Quote a text that a spreadsheet would execute as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

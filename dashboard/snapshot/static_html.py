@@ -67,7 +67,7 @@ def _written(element: Any, file_of: FileOf) -> Iterator[str]:
         yield escape(str(element), quote=False)
         return
     kind, given = type(element).__name__, element.to_plotly_json()["props"]
-    if kind in ("Store", "Download", "Location"):
+    if kind in ("Store", "Location"):
         return
     if kind == "Loading":
         yield from _written(given.get("children"), file_of)

@@ -1,12 +1,14 @@
 """The pages of the showcase in a real browser: quiet, fitting, and alive."""
 
+import csv
+import io
 import re
 
 import pytest
 from served import serving
 from showcase import FAST, write_showcase
 from test_dashboard_browser import background, becomes, fits, visit
-from trees import analysed, open_store
+from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.server.app import create_app
@@ -40,7 +42,21 @@ def test_a_count_narrows_the_table_and_widens_it_again(visit, site):
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     with page.expect_download() as download:
         page.locator("#overview-csv").click()
-    assert download.value.path().read_text().count("\n") == 7
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
+    assert len(rows) == 6
+    assert all(float(row["Latency µs low"]) <= float(row["Latency µs"]) for row in rows if row["Latency µs low"])
+
+
+def test_a_name_that_a_spreadsheet_would_compute_stays_text(visit, serve, tmp_path):
+    write_measurement(tmp_path / "results", [record(variant="=1+1")])
+    with serving(create_app(open_store(tmp_path / "results"))) as site:
+        page = visit(site)
+        page.locator(".grid .ag-row").first.wait_for()
+        with page.expect_download() as download:
+            page.locator("#overview-csv").click()
+        [row] = csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig")))
+        assert row["Variant"] == "'=1+1"
+        page.goto("about:blank")
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,27 @@
 """The overview: what became slower since when, what it offers to download, and another project's results."""
 
-import base64
-import csv
 import datetime
-import io
 import json
-import math
 import random
 import re
 from dataclasses import replace
 from types import SimpleNamespace
 
-import duckdb
 import numpy as np
 import pytest
 from compared import each
 from history import LEVELS, Here, commits_of, write_foreign, write_history
 from served import cells, table_of, words
 from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
-from test_dashboard_app import call
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse
-from dashboard.pages import overview, overview_table
+from dashboard.pages import overview
 from dashboard.pages.family_trends import chained
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
 from dashboard.pages.overview_choice import measured_rows, opening_machine, scatter_line
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns
-from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import OpenAlerts
@@ -239,30 +232,6 @@ def test_a_quantity_is_chosen_and_another_machine_without_it_shows_its_first(sho
         True,
         True,
     ]
-
-
-def test_the_table_downloads_as_it_is_filtered(shown, tmp_path):
-    store, _ = shown
-    client = create_app(store, findings=shown[1]).server.test_client()
-    rows = table_of(store.current(), FAST, stand(shown))[:2]
-    [answer] = call(
-        client, "overview-file.data", 1, None, state=(rows, FAST, "cold", "all", "time", None, None)
-    ).values()
-    read = list(csv.DictReader(io.StringIO(base64.b64decode(answer["data"]["content"]).decode())))
-    assert [float(row["latency"] or "nan") for row in read] == pytest.approx(
-        [row.get("latency", math.nan) for row in rows], nan_ok=True
-    )
-    file = tmp_path / "rows.parquet"
-    file.write_bytes(overview_table.saved(rows, "parquet"))
-    table = duckdb.execute('SELECT "case", latency FROM read_parquet(?)', [str(file)]).fetchall()
-    assert table == [(row["case"], row.get("latency")) for row in rows]
-
-
-def test_a_name_that_a_spreadsheet_would_compute_stays_text():
-    text = overview_table.saved([{"variant": "=1+1", "latency": -1.5}], "csv").decode()
-    assert "'=1+1" in text
-    assert "-1.5" in text
-    assert "'-1.5" not in text
 
 
 def test_another_projects_units_need_no_configuration(shown):

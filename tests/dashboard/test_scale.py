@@ -1,6 +1,5 @@
 """Work grows with what a page shows: counted at two sizes, so that no machine's speed decides."""
 
-import base64
 import gc
 import sys
 import tracemalloc
@@ -133,13 +132,6 @@ def test_long_tables_are_sent_in_part(trees):
         _, at_commit = ask(client, "commit-grid.rowData", (at, "", None))
         sizes.append([len(layout.data), size, rows, cards, at_commit])
     assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
-
-
-def test_what_is_not_shown_is_saved_as_well(trees):
-    client = create_app(trees[FEW]).server.test_client()
-    state = ([], "machine-0", "all", "all", "time", "", 0)
-    saved = call(client, "overview-file.data", (1, None), state, "overview-csv.n_clicks").json["response"]
-    assert base64.b64decode(saved["overview-file"]["data"]["content"]).count(b"\n") == FEW + 1
 
 
 def test_the_table_of_families_has_a_limit(trees):

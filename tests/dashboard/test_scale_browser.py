@@ -52,7 +52,7 @@ def test_a_long_table_is_searched_filtered_sorted_and_saved(visit, site):
     becomes(page, ROWS, 11)
     with page.expect_download() as download:
         page.locator("#overview-csv").click()
-    assert download.value.path().read_text().count("\n") == 12
+    assert len(download.value.path().read_text().splitlines()) == 12
     page.get_by_label("Search").fill("module_3")
     until(page, GRID, COUNT, 100)
     page.locator(".ag-header-cell[col-id=latency]").click()
