@@ -20,7 +20,6 @@ from lockstep.commands.alert_options import (
     add_sources,
     add_state,
     alert_number,
-    check_thresholds,
     expect_names,
     names_of,
     open_alerts,
@@ -212,14 +211,12 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox
     from lockstep.notify.receivers import VARIABLE, receivers
-    from lockstep.suite.thresholds import read_thresholds
 
     to = receivers(os.environ)
     outbox = Outbox(store)
     store.sync(run_analysis(args)[1])
-    confirm = read_thresholds(check_thresholds(args)).confirm
-    outbox.write_alerts(to, _site(), now_ms(), confirm)
-    outbox.write_digest(to, _site(), now_ms(), confirm)
+    outbox.write_alerts(to, _site(), now_ms())
+    outbox.write_digest(to, _site(), now_ms())
     done = deliver(outbox, to)
     if not to:
         log.warning(
@@ -227,8 +224,6 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
         )
     log.flush()  # asv ends a line only when the next line begins
     print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
-    for number in outbox.waiting(now_ms()) if confirm else ():
-        print(f"alert {number} waits for a second measurement: lockstep bisect --ends {number}")
     for line in done.refused:
         log.error(line)
     return BAD_NEWS if done.refused else OK

@@ -50,11 +50,6 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
         parser.add_argument("--quick", action="store_true", help="measure each commit briefly, for a large change")
-        parser.add_argument(
-            "--ends",
-            action="store_true",
-            help="measure only both ends again: the alert is confirmed, or closed as not confirmed (docs/alerts.md)",
-        )
         add_shards_option(parser, "measure on several GPUs at once")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
@@ -127,7 +122,6 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from lockstep.alerts.analysis.step_facts import levels
     from lockstep.alerts.bisection.alert_range import UnknownRange, search_range
     from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
-    from lockstep.alerts.bisection.confirmation import confirm
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.worker_client import WorkerDied
 
@@ -137,7 +131,6 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     quantity = member.series.quantity
     repo = get_repo(conf)
     ranges = Ranges(Path(repo._path), tuple(conf.lockstep.get("packages", ())))
-    results = open_store(args).current()
     try:
         span = search_range(ranges, alert.alert, member)
         shards = fleet_of(args.shards) if args.shards else (None,)
@@ -145,14 +138,8 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
             measure, *others = (
                 stack.enter_context(closing(_Measure(conf, repo, member, args, shard))) for shard in shards
             )
-            good, bad = levels(results, member.series, span.good, span.bad)
+            good, bad = levels(open_store(args).current(), member.series, span.good, span.bad)
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
-            if args.ends:
-                commits = results.commits(member.series.machine)
-                newest = commits[-1].hash if commits else ""
-                answer, sentence = confirm(store, alert.id, span, measure, expected, newest)
-                _report(args, f"alert {alert.id} is {answer or 'not confirmed'}: {sentence}", [], [])
-                return {"confirmed": OK, "unconfirmed": BROKEN}[answer] if answer else BAD_NEWS
             bisection = bisect(span, measure, expected, others)
     except UnknownRange as error:
         return _no_range(store, alert, error, args)

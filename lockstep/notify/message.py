@@ -27,16 +27,12 @@ def link(alert: Tracked, site: str) -> str:
     return f"{site.rstrip('/')}/alert/{alert.id}" if site else ""
 
 
-def alert_message(alert: Tracked, site: str = "", confirmation: str = "") -> Message:
-    """Return the message about one alert: its story and a link.
-
-    ``confirmation`` says whether a second measurement shows the change; "" if nobody was asked.
-    """
+def alert_message(alert: Tracked, site: str = "") -> Message:
+    """Return the message about one alert: its story and a link."""
     again = "Again: " if alert.state == "reopened" else ""
     end = link(alert, site) or f"lockstep alerts show {alert.id}"
     story = tell(alert.alert, alert.id)
-    body = [*([confirmation] if confirmation else []), *story.lines(), end]
-    return Message(f"{again}{story.title}", "\n".join(body))
+    return Message(f"{again}{story.title}", "\n".join([*story.lines(), end]))
 
 
 def digest_message(

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select, update
 
-from lockstep.alerts.bisection.confirmation import PATIENCE_MS, can_be_confirmed
-from lockstep.alerts.database.alert_row import Tracked, tracked
+from lockstep.alerts.database.alert_row import tracked
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.schema import ALERT, EVENT, OUTBOX
 from lockstep.alerts.database.states_and_actions import OPEN
@@ -63,15 +62,11 @@ class Outbox:
         self._store = store
         self._database = store.database
 
-    def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int, confirm: bool = False) -> int:
+    def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
         """Write a message to each receiver about each opened or reopened alert. Return the number of messages.
 
         Of the alerts that show the same step, only the gravest has messages, or the one that had the first.
-
-        ``confirm``: alerts in ``waiting`` get no message yet, and messages say what the second measurement showed.
         """
-        later = self.waiting(now) if confirm else {}
-        answers = self._answers() if confirm else {}
         query = (
             select(EVENT.c.id.label("event"), ALERT)
             .join(ALERT, ALERT.c.id == EVENT.c.alert_id)
@@ -81,7 +76,7 @@ class Outbox:
         )
         with self._database.write() as connection:
             # If an alert was opened and reopened before a message was sent, one message reports the last event.
-            rows = {row.id: row for row in connection.execute(query) if row.id not in later}
+            rows = {row.id: row for row in connection.execute(query)}
             told = select(ALERT.c.story, ALERT.c.id).join(OUTBOX, OUTBOX.c.alert_id == ALERT.c.id)
             known = connection.execute(told.order_by(OUTBOX.c.id.desc())).all()
             gravest = sorted(rows.values(), key=lambda row: (row.rank, -row.id))
@@ -90,40 +85,16 @@ class Outbox:
                 _put(connection, receiver, f"event-{row.event}", row.id, message, now)
                 for row in rows.values()
                 if teller[row.story or row.id] == row.id
-                for message in [alert_message(tracked(row), site, answers.get(row.id, ""))]
+                for message in [alert_message(tracked(row), site)]
                 for receiver in receivers
                 if not receiver.digest
             )
 
-    def waiting(self, now: int) -> dict[int, Tracked]:
-        """Return the new alerts that wait for a second measurement, by number, see ``confirmation``.
-
-        An alert waits for a day. Alerts that cannot be measured again do not wait.
-        """
-        answered = self._answers()
-        new = self._store.alerts({"new"})
-        return {
-            alert.id: alert
-            for alert in reversed(new)
-            if alert.id not in answered and can_be_confirmed(alert.alert) and now - alert.opened_at < PATIENCE_MS
-        }
-
-    def _answers(self) -> dict[int, str]:
-        """Return what second measurements showed, as a line of a message, by number of the alert."""
-        words = {"confirmed": "confirmed by a second measurement", "unconfirmed": "a second measurement did not decide"}
-        query = select(EVENT.c.alert_id, EVENT.c.what, EVENT.c.note).where(EVENT.c.what.in_(words)).order_by(EVENT.c.id)
-        with self._database.read() as connection:
-            return {number: f"{words[what]}: {note}" for number, what, note in connection.execute(query)}
-
-    def write_digest(self, receivers: Sequence[Receiver], site: str, now: int, confirm: bool = False) -> int:
-        """Write a digest for each receiver that gets digests, once a day (UTC). Return the number of digests.
-
-        ``confirm``: without the alerts in ``waiting``.
-        """
+    def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
+        """Write a digest for each receiver that gets digests, once a day (UTC). Return the number of digests."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
-        later = self.waiting(now) if confirm else {}
-        everything = [alert for alert in self._store.alerts() if alert.id not in later]
-        opened = [alert for alert in self._store.page(Choice(OPEN), limit=_ALL).alerts if alert.id not in later]
+        everything = self._store.alerts()
+        opened = self._store.page(Choice(OPEN), limit=_ALL).alerts
         muted = sum(alert.state == "muted" for alert in everything)
         written = 0
         with self._database.write() as connection:

@@ -132,7 +132,6 @@ class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
 
     Attributes:
-        confirm: whether a new alert is sent only after a second measurement of both ends of its range.
         budget: by how much an exact quantity may rise without an alert, unless a rule says otherwise. One without a
             budget explains a time, and opens no alert of its own.
     """
@@ -141,7 +140,6 @@ class Thresholds:
     rules: tuple[Rule, ...] = ()
     mutes: tuple[Mute, ...] = ()
     accepts: tuple[Accept, ...] = ()
-    confirm: bool = False
     same: tuple[Same, ...] = ()
     budget: Budget = BUDGET
 
@@ -226,7 +224,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept", "confirm", "same", "budget")
+    file.only("default", "rule", "mute", "accept", "same", "budget")
     budget = file.table("budget")
     budget.only(*EXACT)
     default = file.table("default")
@@ -236,7 +234,6 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_rule(entry) for entry in file.tables("rule")),
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
-        file.flag("confirm") if "confirm" in table else False,
         tuple(_same(entry) for entry in file.tables("same")),
         tuple((dict(BUDGET) | {quantity: budget.amount(quantity) for quantity in budget.values}).items()),
     )
@@ -295,7 +292,6 @@ _HOW = {
     "better": 'the better direction: better = "higher", "lower" or "neither"',
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
-    "confirm": "confirm = true, above all tables of the file",
     "benchmark": 'the name of today: benchmark = "ops.Sorter.time_small"',
     "parameter": 'name and value of today as pages show them: parameter = "tol=0.5"',
     "machine": 'the name of today: machine = "runner"',
@@ -374,10 +370,6 @@ class _Entry:
         if isinstance(value, bool) or not value >= 0:
             raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
         return float(value)
-
-    def flag(self, key: str) -> bool:
-        value: bool = self._given(key, bool)
-        return value
 
     def better(self, key: str) -> Better:
         value: Better = self._given(key, str)

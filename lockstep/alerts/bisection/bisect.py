@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
 
@@ -24,22 +24,17 @@ _TRIES = 3
 #: 97.5 % quantiles of Student's t by degrees of freedom (each end has at most ``_TRIES`` measurements).
 _STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 
-#: An end of the range.
-End = Literal["good", "bad"]
-
 
 class Inconclusive(ValueError):
     """The search cannot start: an end cannot be measured, or scatter hides the difference. The message says which.
 
     Attributes:
         measured: the measurements taken so far.
-        end: the end whose measurement differs from the recorded level; ``None`` if unknown.
     """
 
-    def __init__(self, message: str, measured: Sequence[Measurement] = (), end: End | None = None) -> None:
+    def __init__(self, message: str, measured: Sequence[Measurement]) -> None:
         super().__init__(message)
         self.measured = tuple(measured)
-        self.end = end
 
 
 class NotReproduced(Inconclusive):
@@ -157,19 +152,6 @@ def _at_once(calls: Sequence[Callable[[], _T]]) -> list[_T]:
     return [future.result() for future in running]
 
 
-def both_ends(
-    span: SearchRange, measure: Callable[[str], Measurement], expected: Expected
-) -> tuple[Measurement, Measurement]:
-    """Measure the two ends of a range, and return a measurement of the good end and of the bad end.
-
-    Raises:
-        NotReproduced, Inconclusive: as ``bisect``.
-    """
-    bench = _Bench(measure)
-    bench.check(span, expected)
-    return bench.typical(span.good), bench.typical(span.bad)
-
-
 class _Bench:
     """Takes the measurements of one search, and judges commits by them."""
 
@@ -260,12 +242,12 @@ class _Bench:
         if not math.isnan(expected.good + expected.bad):
             message += f", from {expected.text(expected.good)} to {expected.text(expected.bad)}"
             # Compare each end with its recorded level.
-            distances: dict[End, float] = {"good": abs(good - expected.good), "bad": abs(bad - expected.bad)}
-            worst: End = "good" if distances["good"] > distances["bad"] else "bad"
-            if distances[worst] >= _REACH * abs(expected.size):
-                is_now = "already bad" if worst == "good" else "still good"
-                message += f": {getattr(span, worst)[:8]}, the {worst} end, is {is_now}. {_OUTSIDE_RANGE}"
-                return NotReproduced(message, self.measured, worst)
+            off = abs(good - expected.good), abs(bad - expected.bad)
+            if max(off) >= _REACH * abs(expected.size):
+                is_now = f"{span.bad[:8]}, the bad end, is still good"
+                if off[0] > off[1]:
+                    is_now = f"{span.good[:8]}, the good end, is already bad"
+                return NotReproduced(f"{message}: {is_now}. {_OUTSIDE_RANGE}", self.measured)
         return NotReproduced(f"{message}: {_NOT_THE_COMMITS}", self.measured)
 
 

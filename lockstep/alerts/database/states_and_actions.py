@@ -28,10 +28,9 @@ Action = Literal["ack", "mute", "resolve", "reopen"]
 
 #: How an alert ends. "fixed": the series recovered, or a person says so. "new baseline": a person says that the new
 #: level is correct. "no change": a person says that nothing changed. "intended": thresholds.toml accepts the change.
-#: "withdrawn": later data, or thresholds.toml, rule the change out. "not confirmed": a second measurement does not show
-#: the change. "recorded": an improvement or an old change, no action needed. "archived": the machine is silent, so
-#: nobody can measure the change.
-Ending = Literal["fixed", "new baseline", "no change", "intended", "withdrawn", "not confirmed", "recorded", "archived"]
+#: "withdrawn": later data, or thresholds.toml, rule the change out. "recorded": an improvement or an old change, no
+#: action needed. "archived": the machine is silent, so nobody can measure the change.
+Ending = Literal["fixed", "new baseline", "no change", "intended", "withdrawn", "recorded", "archived"]
 
 #: What a person can say of a step for good. The same step never opens the alert again; a person can reopen it.
 STATEMENTS: tuple[Ending, ...] = ("new baseline", "no change")

@@ -258,7 +258,7 @@ class Sync:
             return
         positions = self._positions[row.machine]
         later = len(positions) - 1 - positions.get(row.closed_at_commit, -1)
-        by_hand = row.ending in ("fixed", "not confirmed") and not row.content["gone"]
+        by_hand = row.ending != "withdrawn" and not row.content["gone"]
         if row.ending == "archived":
             self._reopen(row, "its machine reports again")
         elif not by_hand:
