@@ -26,7 +26,6 @@ from dashboard.pages.parts import (
     table,
     waiting,
 )
-from lockstep.alerts.analysis.ended_machines import ended_machines
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.number_format import whole
 from lockstep.compare.two_sides import toolchain_text
@@ -99,8 +98,7 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
     parts: list[Any] = [table(_HEAD, [_cells(health, now) for health in all_health], "Machines")]
-    said = (*results.refused, *ended_machines(results).sentences())
-    parts += [html.P(f"{sentence}.", className="dim") for sentence in said]
+    parts += [html.P(f"{sentence}.", className="dim") for sentence in results.refused]
     if results.line_note:
         parts.append(html.P(results.line_note, className="dim"))
     shown = [health for health in all_health if health.controls or health.turns]

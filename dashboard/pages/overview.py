@@ -31,7 +31,6 @@ from dashboard.pages.overview_choice import (
     of_choice,
     opening_machine,
     quantities,
-    scatter_line,
     shown_quantity,
 )
 from dashboard.pages.overview_families import families
@@ -186,7 +185,6 @@ def said(
         *elsewhere(alerts),
         html.P(_compared(results, machine, compared, everything), className="said dim"),
         *(direction_rule(results, machine, everything) if newer and machine_findings else []),
-        *scatter_line(machine, machine_findings),
     ]
 
 

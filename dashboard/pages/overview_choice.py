@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from dash import html
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.alerts.analysis.noisy_series import scatter_of
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses, reference, statuses
@@ -48,12 +45,6 @@ def _is_measured(results: Results, machine: str) -> bool:
 def newest_first(results: Results) -> list[str]:
     """Return the names of the machines, the one that measured last first."""
     return sorted(results.machines, key=lambda name: -_measured_at(results, name))
-
-
-def scatter_line(machine: str, findings: MachineFindings | None) -> list[Any]:
-    """Return a warning if a machine's series scatter so much that small changes stay hidden; otherwise []."""
-    scatter = scatter_of(findings.noise.values()) if findings else None
-    return [html.P(scatter.sentence(machine), className="dim")] if scatter else []
 
 
 def _measured_at(results: Results, machine: str) -> int:

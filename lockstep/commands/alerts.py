@@ -101,7 +101,6 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
     # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis.ended_machines import ended_machines
     from lockstep.alerts.database.listing import Choice
     from lockstep.alerts.database.states_and_actions import OPEN
 
@@ -128,8 +127,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
         if results is not None:
-            ended = [] if args.machine else ended_machines(results).sentences()
-            for sentence in filter(None, (*results.refused, *ended, results.line_note)):
+            for sentence in filter(None, (*results.refused, results.line_note)):
                 print(sentence)
     if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
         return BAD_NEWS

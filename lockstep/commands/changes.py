@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from lockstep.alerts.analysis.analyse import AnalysisResult
     from lockstep.alerts.analysis.machine_findings import MachineFindings
-    from lockstep.alerts.analysis.noisy_series import Scatter
     from lockstep.alerts.cause.found_change import Sense
     from lockstep.alerts.model import FoundChange
     from lockstep.history.snapshot import Results
@@ -95,26 +94,21 @@ def _run(args: argparse.Namespace) -> int:
     changes = [change for change in selected if args.exact or not change.series.exact]
     changes.sort(key=lambda one: (one.series.exact, -dates[one.commit], _ORDER[one.sense], -abs(one.weight)))
     findings = _findings(results, args)
-    noisy = _noisy(findings, args)
     if args.json:
-        scatter = {
-            machine: {"series": scatter_of_machine.series, "median_log": scatter_of_machine.median}
-            for machine, scatter_of_machine in noisy.items()
-        }
-        extra = {"noisy": scatter, "problems": tally(results).as_json(), "line": results.line_note}
-        print(json.dumps(_json(changes, now, findings) | extra))
+        extra = {"problems": tally(results).as_json(), "line": results.line_note}
+        print(json.dumps(_json(changes, findings) | extra))
     else:
         _print(changes, now, args, {commit: _day(date) for commit, date in dates.items()})
         if unlisted := len(selected) - len(changes):
             noun = "change of an exact quantity is" if unlisted == 1 else "changes of exact quantities are"
             print(f"{unlisted} {noun} not listed: --exact lists them after the times")
-        for machine, scatter_of_machine in noisy.items():
-            if args.machine or machine not in now.ended.machines:
-                print(scatter_of_machine.sentence(machine))
         for sentence in filter(None, (*tally(results).sentences(), results.line_note)):
             print(sentence)
     return BAD_NEWS if any(not change.suppressed and _is_open(change) for change in changes) else OK
 
+
+#: Number of machines that a sentence names.
+_MOST_NAMED = 5
 
 #: The order in which the changes of a commit are listed.
 _ORDER: Mapping[Sense, int] = {"worse": 0, "changed": 1, "better": 2}
@@ -166,22 +160,7 @@ def _findings(results: Results, args: argparse.Namespace) -> dict[str, MachineFi
     return {machine: findings for machine, findings in found.items() if findings is not None}
 
 
-def _noisy(findings: Mapping[str, MachineFindings], args: argparse.Namespace) -> dict[str, Scatter]:
-    """Return the noisy series among the requested series, by machine. Machines without noisy series are left out."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
-    from lockstep.alerts.analysis.noisy_series import scatter_of
-
-    noisy: dict[str, Scatter] = {}
-    for machine, found in findings.items():
-        names = found.noise.items() if args.machine in (None, machine) else ()
-        if scatter := scatter_of(scale for name, scale in names if args.family in (None, name.family, name.suite)):
-            noisy[machine] = scatter
-    return noisy
-
-
-def _json(
-    changes: Sequence[FoundChange], now: AnalysisResult, findings: Mapping[str, MachineFindings]
-) -> dict[str, Any]:
+def _json(changes: Sequence[FoundChange], findings: Mapping[str, MachineFindings]) -> dict[str, Any]:
     return {
         "changes": [
             {
@@ -206,8 +185,7 @@ def _json(
                 "quiet": change.suppressed,
             }
             for change in changes
-        ],
-        "unchanged_code": {machine: {"changes": n, "rms_log": rms} for machine, (n, rms) in now.unchanged_code.items()},
+        ]
     }
 
 
@@ -261,15 +239,11 @@ def _print(
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
-    for sentence in (*now.refused, *([] if args.machine else now.ended.sentences())):
+    for sentence in now.refused:
         console.print(sentence, highlight=False, markup=False)
-    for machine, measured in now.commits.items():
-        listed = args.machine is None and machine in now.ended.machines
-        if len(measured) < 2 * RUN and args.machine in (None, machine) and not listed:
-            sentence = (
-                f"{machine}: {len(measured)} measured commits; a change needs {RUN} on either side to be reported"
-            )
-            console.print(sentence, highlight=False)
-    for machine, (count, rms) in now.unchanged_code.items():
-        sentence = f"{machine}: {count} changes came with unchanged machine code and count as noise"
-        console.print(f"{sentence}; their rms size is {rms:.2%}", highlight=False)
+    measured = {machine: len(commits) for machine, commits in now.commits.items() if args.machine in (None, machine)}
+    few = [f"{machine} ({count})" for machine, count in measured.items() if count < 2 * RUN]
+    if few:
+        more = f" and {len(few) - _MOST_NAMED} more machines" if len(few) > _MOST_NAMED else ""
+        sentence = f"too few measured commits for a change, which needs {RUN} on either side"
+        console.print(f"{sentence}: {', '.join(few[:_MOST_NAMED])}{more}", highlight=False)

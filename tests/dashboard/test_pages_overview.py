@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import random
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from dashboard.address import OverviewAddress, parse
 from dashboard.pages import overview
 from dashboard.pages.family_trends import chained
 from dashboard.pages.overview_answer import MOST_NEWS, counted, news
-from dashboard.pages.overview_choice import measured_rows, opening_machine, scatter_line
+from dashboard.pages.overview_choice import measured_rows, opening_machine
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns
 from lockstep.alerts.analysis.analyse import analyse_store
@@ -87,24 +86,6 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert "2 muted slowdowns" in headline()
     assert json.dumps("▼ 2 slower, 2 of them muted") in words(counted(stand(shown), picture, service.muted_on(FAST)))
     assert "1 muted" in words(news(store.current(), alerts.open_on(FAST, MOST_NEWS)))
-
-
-def test_a_machine_whose_series_scatter_says_so(tmp_path):
-    """Unlike runners under one name: nothing is coloured, and not because nothing changed."""
-    commits = commits_of(tmp_path / "repo", 40)
-    dice = random.Random(3)
-    levels = [dice.choice([1.0, 1.13, 1.31]) for _ in commits]
-    write_foreign(tmp_path / "repo" / "results", "runner", commits, lambda n: 1e-3 * levels[n])
-    store = open_store(tmp_path / "repo" / "results", repo=tmp_path / "repo")
-    findings = analysed(store, tmp_path / "repo")
-    line = words(scatter_line("runner", findings.of_machine(store.current(), "runner")))
-    assert "runner: 2 series scatter by 5 % or more from commit to commit" in line
-    assert scatter_line("runner", None) == []
-
-
-def test_a_steady_machine_says_nothing_of_scatter(shown):
-    store, findings = shown
-    assert scatter_line(FAST, findings.of_machine(store.current(), FAST)) == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +11,10 @@ from pathlib import Path
 from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.dispatching import with_best
-from lockstep.alerts.analysis.ended_machines import EndedMachines, ended_machines
 from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.judging import commits_of_gains, judged, unreported_because, with_waivers
-from lockstep.alerts.analysis.stopped_series import dead_machines, silence
+from lockstep.alerts.analysis.stopped_series import dead_machines, ended_machines, silence
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.renames import Renamed
@@ -35,26 +33,12 @@ class AnalysisResult(CurrentAlerts):
     Attributes:
         changes: every change of every followed series, in the order of the series.
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
-        ended: machines about which one line says more than an alert for each.
         refused: see ``Results``.
     """
 
     changes: tuple[FoundChange, ...] = ()
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    ended: EndedMachines = field(default_factory=EndedMachines)
     refused: tuple[str, ...] = ()
-
-    @property
-    def unchanged_code(self) -> dict[str, tuple[int, float]]:
-        """By machine, how many changes of series came with unchanged code, and their root mean square size (log)."""
-        sizes: dict[str, list[float]] = defaultdict(list)
-        for change in self.changes:
-            if change.cause.kind == "noise" and not change.counted:
-                sizes[change.series.machine].append(change.size)
-        return {
-            machine: (len(machine_sizes), math.sqrt(sum(size * size for size in machine_sizes) / len(machine_sizes)))
-            for machine, machine_sizes in sizes.items()
-        }
 
 
 def analyse_store(
@@ -102,8 +86,7 @@ def analyse_results(
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
     # A branch that is not measured any more is not a machine that stopped.
     finished = {name for name, machine in results.machines.items() if machine.branch}
-    ended = ended_machines(results)
-    quiet = ended.machines | finished
+    ended = ended_machines(results) | finished
     changes: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
@@ -118,7 +101,7 @@ def analyse_results(
         changes += (change for change in judged(analysis.changes, thresholds) if change.commit in own)
         stale += (alert for alert in analysis.freshness if alert.after in own)
         silent = silence(name, commits[name][-1] if commits[name] else "", newest.get(name, 0), _ms(now))
-        if silent and name not in quiet:
+        if silent and name not in ended:
             stale.append(silent)
         series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
     gains = commits_of_gains(changes)
@@ -139,7 +122,6 @@ def analyse_results(
         unreported=unreported,
         changes=tuple(changes),
         series=series,
-        ended=ended,
         refused=results.refused,
     )
 

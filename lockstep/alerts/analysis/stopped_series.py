@@ -21,6 +21,7 @@ from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.model import Alert
 from lockstep.history.model import STATES, Trend
+from lockstep.history.snapshot import Results
 from lockstep.record.quantity import PAIRED
 from lockstep.record.series_name import SeriesName
 
@@ -211,6 +212,26 @@ def silence(machine: str, newest: str, measured_at: int, now: int) -> Alert | No
     day = datetime.datetime.fromtimestamp(measured_at / 1000, datetime.UTC).date().isoformat()
     text = f"{machine} has reported nothing since {day}"
     return Alert("silent", machine, "", newest, (), Cause("unexplained", text), text=text)
+
+
+def ended_machines(results: Results) -> frozenset[str]:
+    """Return the machines whose silence raises no alert.
+
+    They are the environments and operating systems whose machine reported later, and the machines that reported for
+    less than a week: a continuous-integration service gives each of its runners a new name.
+    """
+    folder_times: dict[str, list[int]] = defaultdict(list)
+    last: dict[str, int] = {}
+    for run in results.runs:
+        if run.measured_at:
+            folder_times[results.machines[run.machine].folder].append(run.measured_at)
+            last[run.machine] = max(last.get(run.machine, 0), run.measured_at)
+    ended = set()
+    for name, newest in last.items():
+        times = folder_times[results.machines[name].folder]
+        if newest < max(times) or max(times) - min(times) < SILENT_DAYS * _DAY_MS:
+            ended.add(name)
+    return frozenset(ended)
 
 
 def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
