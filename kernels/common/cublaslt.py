@@ -145,7 +145,7 @@ def multiply_directly(
     call = _prepared(algorithm, alpha, beta, *_facts(a, b))
     stream = driver.active.get_current_stream(a.device.index)
     addend, target = (out if c is None else c).data_ptr(), out.data_ptr()
-    call(b.data_ptr(), a.data_ptr(), addend, target, _workspace(a.device).data_ptr(), stream)
+    call(b.data_ptr(), a.data_ptr(), addend, target, workspace_of(a.device).data_ptr(), stream)
 
 
 def _facts(a: Tensor, b: Tensor) -> tuple[Any, ...]:
@@ -176,8 +176,9 @@ RUN: Callable[..., None] = multiply_directly
 
 
 @once_per_device
-def _workspace(device: torch.device) -> Tensor:
-    return torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+def workspace_of(device: torch.device) -> Tensor:
+    """Return the workspace, uint8 [WORKSPACE_BYTES]. It is zeroed: base and head share buffers with equal contents."""
+    return torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from kernels.common import cublaslt, partial_sums
 from kernels.common import workspace as scratch
 from kernels.kda.ready_flags import counters_of
 
@@ -38,3 +39,16 @@ def test_one_made_inside_a_capture_is_refused(monkeypatch):
     ):
         counters_of(torch.device("cpu"))
     assert not scratch.BUFFERS
+
+
+@pytest.mark.parametrize("buffer_of", [counters_of, cublaslt.workspace_of, partial_sums.mailbox])
+def test_base_and_head_make_equal_buffers_which_they_can_share(buffer_of, monkeypatch):
+    """A buffer of memory that nobody wrote differs between base and head, and then no case counts as the same work."""
+    numbers = iter(range(1, 9))
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, **of: empty(*shape, **of).fill_(next(numbers)))
+    monkeypatch.setattr(partial_sums, "capacity", lambda device: 64)
+    cpu = torch.device("cpu")
+    base = buffer_of(cpu)
+    scratch.BUFFERS.clear()
+    assert torch.equal(buffer_of(cpu), base)
