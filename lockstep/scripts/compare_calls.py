@@ -74,8 +74,11 @@ class CallComparer:
         self._chance = random.Random(self.seed)
         self._codes = TritonCode.listening() if self.device.kind == "cuda" else TritonCode()
 
-    def compare(self, key: SeriesKey, base: TimedCall, head: TimedCall, deadline: float) -> Verdict:
+    def compare(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
         """Return the verdict on a call that base and head both make.
+
+        Args:
+            seconds: the time for epochs. The first calls, which may compile for longer than that, come before.
 
         Raises:
             DeviceLost: a call broke the CUDA context.
@@ -83,7 +86,7 @@ class CallComparer:
         started = time.monotonic()
         file, line = head.place
         try:
-            verdict = self._compared(key, base, head, deadline)
+            verdict = self._compared(key, base, head, seconds)
         except torch.cuda.OutOfMemoryError:
             self.device.release()
             verdict = Verdict(key, "unsure", "the device has too little memory for the calls of both sides")
@@ -93,7 +96,7 @@ class CallComparer:
         """Return median, spread and rate of each control."""
         return self._controls.summary() if self._controls else {}
 
-    def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, deadline: float) -> Verdict:
+    def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
         calls = {BASE: base, HEAD: head}
         outputs: dict[str, list[torch.Tensor]] = {}
         errors: dict[str, Exception] = {}
@@ -113,9 +116,9 @@ class CallComparer:
         if wrong:
             return Verdict(key, "failed", f"wrong: {wrong}")
         with collected():
-            return self._timed(key, calls, note, deadline)
+            return self._timed(key, calls, note, seconds)
 
-    def _timed(self, key: SeriesKey, calls: dict[str, TimedCall], note: str, deadline: float) -> Verdict:
+    def _timed(self, key: SeriesKey, calls: dict[str, TimedCall], note: str, seconds: float) -> Verdict:
         shared = share(calls[BASE].function, calls[HEAD].function)
         reasons = {
             side: why_not_captured(self._arm(side, call, host=False), self.device) for side, call in calls.items()
@@ -131,7 +134,7 @@ class CallComparer:
             code: tuple[str, ...] = (differs,)
         else:
             code = ()
-        trial = self._trial(key, pair, arms, shared, deadline)
+        trial = self._trial(key, pair, arms, shared, seconds)
         verdict = trial.verdict(key)
         reason = "; ".join(filter(None, (verdict.reason, *notes)))
         return replace(verdict, reason=reason, code=code)
@@ -152,7 +155,7 @@ class CallComparer:
             self._require_healthy(HEAD, error)
             return brief(error)
 
-    def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, deadline: float) -> Trial:
+    def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, seconds: float) -> Trial:
         limits = self.limits
         least = limits.min_effect if shared else max(limits.min_effect, UNSHARED)
         test = Test(least, limits.alpha, limits.cases, max(MOST_SAME, least))
@@ -160,6 +163,7 @@ class CallComparer:
         timer = PairTimer(pair, self.device, self.pace, self._trusted, self.stage)
         self._controls = self._controls or Controls.of(self.device)
         before = self._controls.take(self.device)
+        deadline = time.monotonic() + seconds
         while not trial.over and (time.monotonic() < deadline or not trial.count):
             buffers = ClosureBuffers(arms, self._chance.getrandbits(48), shared=shared)
             try:

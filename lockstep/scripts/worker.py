@@ -271,10 +271,10 @@ class _Session:
                 assert base is not None
                 assert head is not None
                 # Most calls need seconds; a slow one may take half of what is left, and another then gets no verdict.
-                until = time.monotonic() + max(self._left_s / (2 if left > 1 else 1), plan.least_s)
+                seconds = max(self._left_s / (2 if left > 1 else 1), plan.least_s)
                 left -= 1
                 with self._spending(number):
-                    verdict = comparer.compare(key, base, head, until)
+                    verdict = comparer.compare(key, base, head, seconds)
                 answers = {BASE: (verdict.base_s or 1e-3) * 1e3, HEAD: (verdict.head_s or 1e-3) * 1e3}
                 self._process.emit("verdict", number=number, verdict=asdict(verdict))
             del base, head, known

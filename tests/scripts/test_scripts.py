@@ -125,6 +125,26 @@ def test_a_point_whose_set_up_fails_in_head_alone_fails(project):
     assert len(report.cases) == 6
 
 
+COMPILES = """
+    import time
+
+    def norm(x, _compiled=[]):
+        if not _compiled:
+            time.sleep(4)
+            _compiled.append(True)
+        return x + 1
+"""
+
+
+def test_the_first_call_is_judged_although_compiling_takes_longer_than_the_budget(project):
+    folder = project({"tiny_kernels/__init__": COMPILES, "benchmarks/bench_norm": PERF_REPORT})
+    report = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0, min_effect=0.9)
+    first = report.cases[0]
+    assert (first.key.case, first.reason) == ("M=8,N=64", "")
+    assert first.change is not None
+    assert first.epochs > 1
+
+
 ENDS_EARLY = """
     import torch
     from tiny_kernels import norm
