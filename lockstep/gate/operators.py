@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,13 +30,18 @@ _BY_NAME = (
 )
 
 
-def keep_apart(sides: Sides, *apart: str) -> None:
+def keep_apart(sides: Sides, *apart: str) -> Callable[[str], None]:
     """Let the packages of some sides register operators and build extensions apart from now on.
+
+    Returns:
+        Takes back what the packages of a side have registered with ``torch.library.Library``: two versions cannot both
+        replace an operator of torch itself, whose name they share.
 
     ``apart`` are all sides but one, which keeps the names: "base" is apart, "head" is not.
     """
 
     under_test = {*sides.packages, *sides.definitions}
+    libraries: list[tuple[str | None, weakref.ref[torch.library.Library]]] = []
 
     def own(name: Any, caller: str) -> Any:
         if not isinstance(name, str) or sides.side not in apart or caller.partition(".")[0] not in under_test:
@@ -50,15 +56,36 @@ def keep_apart(sides: Sides, *apart: str) -> None:
     for function in _BY_NAME:
         if hasattr(torch.library, function):
             setattr(torch.library, function, _renaming(getattr(torch.library, function), own))
-    torch.library.Library.__init__ = _renaming(torch.library.Library.__init__, own, at=1)  # type: ignore[method-assign]
+    original: Any = torch.library.Library.__init__
+
+    @functools.wraps(original)
+    def make(library: torch.library.Library, ns: str, *args: Any, **kwargs: Any) -> None:
+        caller = _caller()
+        if caller.partition(".")[0] in under_test:
+            libraries.append((sides.side, weakref.ref(library)))
+        original(library, own(ns, caller), *args, **kwargs)
+
+    torch.library.Library.__init__ = make  # type: ignore[assignment, method-assign]
     keep_extensions_apart(own)
 
+    def take_back(side: str) -> None:
+        for of_side, reference in libraries:
+            if of_side == side and (library := reference()) is not None:
+                library._destroy()
 
-def _renaming(original: Callable[..., Any], own: Callable[[Any, str], Any], at: int = 0) -> Any:
+    return take_back
+
+
+def _caller() -> str:
+    """Return the name of the module that called the function that called this one."""
+    return str(sys._getframe(2).f_globals.get("__name__", ""))
+
+
+def _renaming(original: Callable[..., Any], own: Callable[[Any, str], Any]) -> Any:
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
-        positional = [own(value, caller) if number == at else value for number, value in enumerate(args)]
+        caller = _caller()
+        positional = [own(value, caller) if number == 0 else value for number, value in enumerate(args)]
         named = {key: own(value, caller) if key in _NAMES else value for key, value in kwargs.items()}
         return original(*positional, **named)
 

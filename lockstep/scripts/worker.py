@@ -59,13 +59,13 @@ def main() -> int:
     hook = Hook()
     stand_ins.install(hook)
     own_memory.install()
-    keep_apart(sides, BASE, FIND)
+    take_back = keep_apart(sides, BASE, FIND)
     tuners = Tuners(Choices(None), device, where_of(facts), tell=lambda text: process.emit("told", text=text))
     with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
         os.chdir(folder)  # what the script writes beside itself
         try:
             with tuners.held(), _stream():
-                _Session(process, plan, sides, device, hook).run()
+                _Session(process, plan, sides, device, hook, take_back).run()
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason)
         finally:
@@ -91,12 +91,21 @@ def _stream() -> AbstractContextManager[Any]:
 class _Session:
     """Runs the script once to count its calls, then once for each version, call by call."""
 
-    def __init__(self, process: WorkerProcess, plan: Plan, sides: Sides, device: Device, hook: Hook) -> None:
+    def __init__(
+        self,
+        process: WorkerProcess,
+        plan: Plan,
+        sides: Sides,
+        device: Device,
+        hook: Hook,
+        take_back: Callable[[str], None],
+    ) -> None:
         self._process = process
         self._plan = plan
         self._sides = sides
         self._device = device
         self._hook = hook
+        self._take_back = take_back
         self._left_s = plan.budget_s
 
     def run(self) -> None:
@@ -129,8 +138,9 @@ class _Session:
     def _find(self, side: str) -> tuple[list[CallKey], str]:
         """Return the calls that a side's script makes, and why it ends early. Nothing is measured, no point is set up.
 
-        The modules that this run imports are dropped. Otherwise head's imports would be over when its calls are
-        compared, and those of base would not: a module that sets a seed would give them other inputs.
+        The modules that this run imports are dropped, and the operators that they register. Otherwise head's imports
+        would be over when its calls are compared, and those of base would not: a module that sets a seed would give
+        them other inputs.
         """
         keys: list[CallKey] = []
 
@@ -142,6 +152,7 @@ class _Session:
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
         self._sides.forget(side)
+        self._take_back(side)
         return keys, run.error
 
     def _advance(self, run: ScriptRun, side: str, milliseconds: float = 1.0) -> TimedCall | None:

@@ -573,3 +573,24 @@ def test_two_versions_that_one_process_cannot_hold_accuse_nobody(project):
     report = gated(project({"tiny_ops/__init__": once, "bench": REPLACED}), "bench.py", budget_s=60)
     assert {verdict.outcome for verdict in report.cases} <= {"same", "unsure", "faster", "slower"}
     assert any("alone it does not" in note for note in report.notes)
+
+
+def test_two_versions_that_replace_one_operator_of_torch_accuse_nobody(project):
+    """torch refuses the second replacement, also while the first one's package is only looked at."""
+    registered = """
+        import torch
+
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("sinc", lambda x: x + 1, "CPU", allow_override=False)
+    """
+    script = """
+        import torch
+        from triton.testing import do_bench
+
+        do_bench(lambda: torch.ones(4) + 1)
+        import tiny_ops
+        do_bench(lambda: torch.ones(4).sinc())
+    """
+    report = gated(project({"tiny_ops/__init__": registered, "bench": script}), "bench.py", budget_s=60)
+    assert "failed" not in [verdict.outcome for verdict in report.cases]
+    assert any("one process cannot hold both versions" in note for note in report.notes), report.notes
