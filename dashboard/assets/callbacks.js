@@ -137,8 +137,13 @@ document.addEventListener("keydown", (event) => {
     const shown = at && dash_ag_grid.getApi(name).getDisplayedRowAtIndex(at.rowIndex);
     if (shown?.data && event.target.closest(".ag-cell")) location.assign(shown.data.href);
   };
+  const filter = () => {
+    const field = document.querySelector(".filter input");
+    field?.closest("details")?.setAttribute("open", "");
+    field?.focus();
+  };
   const keys = {
-    "/": () => document.querySelector(".filter input")?.focus(),
+    "/": filter,
     j: () => row(1),
     k: () => row(-1),
     a: () => document.getElementById("alert-ack")?.click(),

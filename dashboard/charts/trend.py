@@ -110,12 +110,13 @@ def trend(
 
 
 def explain_hollow(figure: Figure, scheme: Scheme) -> None:
-    """Write above a chart what its hollow points are."""
+    """Write above a chart what its hollow points are, beside the notes that it has."""
     place = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "paper", "y": 1, "yanchor": "bottom"}
     font = {"color": NEUTRAL[scheme], "size": 11}
     text = "hollow: same work as another commit, not timed again"
-    figure["layout"]["annotations"] = [{"text": text, "showarrow": False, "font": font, **place}]
-    figure["layout"]["margin"]["t"] = 22
+    layout = figure["layout"]
+    layout["annotations"] = [*layout.get("annotations", ()), {"text": text, "showarrow": False, "font": font, **place}]
+    layout["margin"]["t"] = max(layout["margin"]["t"], 22)
 
 
 @dataclass(frozen=True)

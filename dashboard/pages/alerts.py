@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, ctx, dcc, html
 
 from dashboard.address import link, query_values
-from dashboard.pages.controls import choice, menu, optional_menu, search_field
+from dashboard.pages.controls import choice, folded, menu, optional_menu, search_field
 from dashboard.pages.parts import age, change_cell, count, in_browser, loading, notice, table, waiting
 from lockstep.alerts.alert_ranking import explain
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -63,7 +63,7 @@ def layout(service: AlertService | None, search: str) -> Any:
                 className="crumbs",
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
-            html.Div(controls, className="controls filters"),
+            folded(controls, kind="filters"),
             loading(html.Div(waiting(), id="alerts-list")),
             html.Div(
                 dmc.Pagination(id="alerts-page", total=1, value=max(page, 1), size="sm", siblings=1),

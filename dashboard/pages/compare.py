@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_cases import compare_table, scatter
-from dashboard.pages.controls import choice, menu, optional_menu
+from dashboard.pages.controls import choice, folded, menu, optional_menu
 from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -61,8 +61,7 @@ def layout(results: Results, search: str) -> Any:
         [
             html.Div([html.H1("Compare")], className="crumbs"),
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
-            html.Div(controls, className="controls sides"),
-            html.Div(filters, className="controls"),
+            folded(controls, filters, kind="sides"),
             loading(html.Div(waiting(), id="compare-body")),
         ]
     )

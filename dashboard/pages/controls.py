@@ -48,10 +48,13 @@ def chips(identity: str, label: str, offered: Mapping[str, Any], values: Sequenc
     return html.Div([html.Span(label, className="label"), group], className=f"chips {kind}".strip())
 
 
-def folded(identity: str, controls: Sequence[Any]) -> Any:
-    """Return controls that a narrow screen folds below the word "Filters"; a callback "wide" opens them elsewhere."""
-    fold = [html.Summary("Filters"), html.Div(controls, className="controls")]
-    return html.Details(fold, id=identity, open=True, className="filters-fold")
+def folded(*rows: Sequence[Any], kind: str = "") -> Any:
+    """Return rows of controls, which a narrow screen folds below the word "Filters".
+
+    The application's callback "wide" folds them. ``kind`` has further CSS classes of the first row.
+    """
+    shown = [html.Div(row, className=f"controls {kind if not at else ''}".strip()) for at, row in enumerate(rows)]
+    return html.Details([html.Summary("Filters"), *shown], id="filters", open=True, className="filters-fold")
 
 
 def search_field(identity: str, value: str = "", placeholder: str = "family, shape …") -> Any:

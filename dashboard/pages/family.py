@@ -114,7 +114,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             ),
             dcc.Store(id="family-suite", data=address.suite),
             dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
-            folded("family-filters", controls),
+            folded(controls),
             html.P(id="family-printed", className="printed"),
             html.H2("Over the commits"),
             loading(html.Div(waiting(), id="family-trend", className="charts")),
@@ -181,7 +181,6 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("family-axis", "value"),
         State("family-zoom", "data"),
     )
-    in_browser(app, "wide", Output("family-filters", "open"), Input("version", "data"))
     suite = State("family-suite", "data")
     in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, *view, suite)
 

@@ -11,7 +11,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
-from dashboard.pages.controls import choice, menu, search_field
+from dashboard.pages.controls import choice, folded, menu, search_field
 from dashboard.pages.overview_answer import (
     MOST_NEWS,
     NO_ALERTS,
@@ -91,7 +91,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         [
             loading(html.Div([html.H1("Overview", className="visually-hidden"), waiting()], id="overview-said")),
             _unreadable(results),
-            html.Div(controls, className="controls"),
+            folded(controls),
             html.Div(waiting(), id="overview-cards"),
             grid("overview-grid", shown_columns, _most(results), "No series match."),
             html.P(id="overview-more", className="dim"),

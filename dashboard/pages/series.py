@@ -16,7 +16,7 @@ from dashboard.charts.axes import by_date, in_order
 from dashboard.charts.change_marks import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
-from dashboard.pages.controls import axis_choice, choice, quantity_links
+from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
 from dashboard.pages.parts import HINTS, back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
 from dashboard.pages.series_data import (
     SeriesView,
@@ -82,12 +82,11 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             *quantity_links(results, address.suite, address.machine, partial(_quantity_address, results, address)),
             dcc.Store(id="series-address", data=vars(address)),
             dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
-            html.Div(
+            folded(
                 [
                     choice("series-quantity", "Show", offered, address.quantity, hidden=len(offered) < 2),
                     axis_choice("series-axis", address.axis),
-                ],
-                className="controls",
+                ]
             ),
             loading(html.Div(waiting(), id="series-facts", className="facts")),
             html.Figure(

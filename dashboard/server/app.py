@@ -151,6 +151,7 @@ def create_app(
         Input("scheme", "computedColorScheme"),
         State("colours", "data"),
     )
+    clientside(ClientsideFunction("lockstep", "wide"), Output("filters", "open"), Input("title", "data"))
     clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("now", "data"))
     clientside(ClientsideFunction("live", "shown"), Input("version", "data"))
     overview.register(app, store, findings, service)

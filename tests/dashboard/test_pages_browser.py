@@ -5,6 +5,7 @@ import io
 import re
 
 import pytest
+from playwright.sync_api import expect
 from served import serving
 from showcase import FAST, write_showcase
 from test_dashboard_browser import background, becomes, fits, visit
@@ -57,6 +58,18 @@ def test_a_name_that_a_spreadsheet_would_compute_stays_text(visit, serve, tmp_pa
         [row] = csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig")))
         assert row["Variant"] == "'=1+1"
         page.goto("about:blank")
+
+
+def test_the_controls_of_every_page_fold_on_a_phone(visit, site):
+    page = visit(site[0] + ONE.link(), "phone")
+    for address, control in ((ONE.link(), "by date"), ("/", "Search"), ("/compare", "Head")):
+        page.goto(site[0] + address)
+        summary = page.locator(".filters-fold summary")
+        summary.wait_for()
+        inside = page.locator(".filters-fold").get_by_text(control, exact=True)
+        expect(inside).to_be_hidden()
+        summary.tap()
+        expect(inside).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,13 @@ def test_hollow_points_are_explained_only_where_some_are(results, monkeypatch):
     assert explained() == [], "a long line has no markers"
 
 
+def test_a_chart_keeps_its_notes_beside_the_one_on_hollow_points():
+    figure = {"data": [], "layout": {"annotations": [{"text": "floor"}], "margin": {"t": 40}}}
+    chart.explain_hollow(figure, "light")
+    assert [note["text"].split(":")[0] for note in figure["layout"]["annotations"]] == ["floor", "hollow"]
+    assert figure["layout"]["margin"]["t"] == 40
+
+
 def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
     address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("latency",), ("torch",))
     [card] = family_trends.trends(results, address, "light")
