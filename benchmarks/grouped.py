@@ -45,7 +45,6 @@ def _groups(matrix: Tensor, count: int, host_offsets: Offsets) -> list[Tensor]:
 
 
 def _join(parts: list[Tensor], host_offsets: Offsets) -> Tensor:
-    # Imported here: torch is slow to import.
     import torch
 
     return torch.cat(parts) if host_offsets else torch.stack(parts, 1).flatten(0, 1)

@@ -108,7 +108,7 @@ if LockstepBenchmark not in benchmarks.benchmark_types:
 @functools.cache
 def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Record]:
     """Measure a case in this process, for asv environments without a worker."""
-    # Imported here: torch is slow to import.
+    # Imported here, because torch is slow to import.
     from lockstep.timing.device import open_device
     from lockstep.timing.epochs import QUICK, Plan
     from lockstep.timing.measure import Measurer

@@ -42,15 +42,12 @@ def main() -> int:
     parser.add_argument("--stored-choices", action="store_true", help="let tuners take stored choices only")
     options = process.parse()
     load_torch()
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
     # Suites are loaded first: they come from the current checkout and read the variants' names from its packages.
     suites = load_suites(options.benchmarks)
     import_from(options.checkout, options.packages)
-
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.record.provenance import host_facts
     from lockstep.timing.device import open_device
     from lockstep.timing.epochs import QUICK, Plan
@@ -86,7 +83,6 @@ def _serve(
     process: WorkerProcess, measurer: Measurer, suites: Mapping[str, Suite], host: Mapping[str, str], options: Namespace
 ) -> int:
     """Serve the parent's requests until standard input ends; return the exit status."""
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.observed import Observer
     from lockstep.timing.device import DeviceLost
 
@@ -132,7 +128,6 @@ def _serve(
 
 def _works(measurer: Measurer, suite: Suite, asked: Mapping[str, Any], checkout: Path) -> Mapping[str, str]:
     """Return the digest of the work of each variant; nothing if the family cannot be imported."""
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.same_work.works import works
 
     measurer.listener("load", "")
@@ -157,7 +152,6 @@ def _known_code(
     """Return the code of this tree's cases, as ``compile_ahead`` cached it; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.machine_code.compiled_tree import cached_codes
     from lockstep.machine_code.targets import Target
     from lockstep.machine_code.worker_session import Tree

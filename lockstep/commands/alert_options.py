@@ -100,7 +100,6 @@ def check_thresholds(args: argparse.Namespace) -> Path:
     Raises:
         ThresholdsError: ``--thresholds`` names a file that does not exist.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.thresholds import FILE, ThresholdsError
 
     if args.thresholds and not args.thresholds.is_file():
@@ -110,7 +109,6 @@ def check_thresholds(args: argparse.Namespace) -> Path:
 
 def run_analysis(args: argparse.Namespace) -> tuple[Results, AnalysisResult]:
     """Find the changes in the results, and store the findings, which the dashboard's pages show."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.analyse import analyse_store
     from lockstep.suite.thresholds import read_thresholds
 
@@ -134,7 +132,6 @@ def packages_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 def open_alerts(args: argparse.Namespace) -> AlertStore:
     """Open the alert database that ``--state`` names, by default the database of the results."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.connection import Database
     from lockstep.alerts.database.location import default_state
     from lockstep.alerts.database.store import AlertStore
@@ -145,7 +142,6 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
 def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Run a verb and return its exit status. Print an error that the user can correct in one line, no traceback."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.alert_row import NoSuchAlert
     from lockstep.alerts.database.connection import StateError
     from lockstep.alerts.database.states_and_actions import LifecycleError

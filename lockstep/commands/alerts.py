@@ -100,7 +100,6 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.listing import Choice
     from lockstep.alerts.database.states_and_actions import OPEN
 
@@ -117,7 +116,6 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     choice = Choice(None if args.all else OPEN, args.family or "", args.machine or "")
     alerts = store.page(choice, limit=_MOST_LISTED, apart=args.json).alerts
     if args.json:
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
 
         print(json.dumps(alerts_json(alerts, _site())))
@@ -138,7 +136,6 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _print(alerts: Sequence[Tracked]) -> None:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.alert_ranking import explain
     from lockstep.alerts.text import also, headline, status
 
@@ -166,13 +163,11 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
     alert = store.alert(args.alert)
     events = store.log(args.alert)
     if args.json:
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.notify.feed import alerts_json
 
         [content] = alerts_json([alert], _site())
         print(json.dumps(content | {"log": [asdict(event) for event in events]}))
         return OK
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.story import tell
     from lockstep.alerts.text import status
 
@@ -187,7 +182,6 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _act(store: AlertStore, args: argparse.Namespace) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.states_and_actions import ENDINGS, Act, Action
     from lockstep.alerts.text import status
 
@@ -204,7 +198,6 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
 
 
 def _notify(store: AlertStore, args: argparse.Namespace) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.alert_row import now_ms
     from lockstep.notify.deliver import deliver
     from lockstep.notify.outbox import Outbox
@@ -242,7 +235,6 @@ def _user() -> str:
 
 
 def _site() -> str:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.notify.receivers import SITE
 
     return os.environ.get(SITE, "")

@@ -76,7 +76,6 @@ class Bisect(Command):  # type: ignore[misc]  # asv has no types
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.bisection.alert_range import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
@@ -116,7 +115,6 @@ def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argp
 
 
 def _run(conf: Any, args: argparse.Namespace) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from asv.repo import get_repo
 
     from lockstep.alerts.analysis.step_facts import levels
@@ -177,7 +175,6 @@ class _Measure:
     def __init__(
         self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace, shard: Shard | None
     ) -> None:
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.suite.discovery import load_suites, packages_under_test
         from lockstep.suite.selection import pick_suites
         from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -199,7 +196,6 @@ class _Measure:
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.alerts.bisection.bisect import Measurement
         from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 
@@ -230,7 +226,6 @@ class _Measure:
 
 
 def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.bisection.bisect import Measurement
 
     estimate = record.speedup if quantity == "speedup" else record.latency

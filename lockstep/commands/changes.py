@@ -72,7 +72,6 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.history.problem_tally import tally
 
     results, now = run_analysis(args)
@@ -130,7 +129,6 @@ def _since(text: str | None, results: Results, git: Git) -> int:
     Raises:
         LifecycleError: the text is neither a day nor a commit.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.database.states_and_actions import LifecycleError
 
     if text is None:
@@ -152,7 +150,6 @@ def _since(text: str | None, results: Results, git: Git) -> int:
 
 def _findings(results: Results, args: argparse.Namespace) -> dict[str, MachineFindings]:
     """Return the findings of each machine. A machine is left out if it was analysed again meanwhile."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.analysis.latest_findings import Findings
 
     latest = Findings(open_store(args).cache, repository(args), packages_of(args), check_thresholds(args))
@@ -199,7 +196,6 @@ def _noise(change: FoundChange, findings: Mapping[str, MachineFindings]) -> dict
 def _print(
     changes: Sequence[FoundChange], now: AnalysisResult, args: argparse.Namespace, days: Mapping[str, str]
 ) -> None:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.alerts.text import amount, interval, sense_words
     from lockstep.detect.constants import RUN
 

@@ -84,7 +84,6 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action, and return its exit status."""
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code import Target, TargetError, TracingFailed
         from lockstep.machine_code.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
@@ -114,7 +113,6 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import codes_of
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
@@ -149,7 +147,6 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 
 def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import Reader
     from lockstep.machine_code.differences.report import obstacle_lines
@@ -168,7 +165,6 @@ def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite
 
 
 def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.exact_quantities import exact_quantities, quantity_ranges
 
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}

@@ -59,7 +59,6 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     Raises:
         RefError, TracingFailed, UnknownToolchain, ToolchainError: a commit or a toolchain cannot be used.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.differences.report import in_short
 
     if not args.releases:
@@ -81,7 +80,6 @@ def _run_pair(
     args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
 ) -> tuple[int, Sequence[Comparison]]:
     """Compare two commits or two toolchains; return the exit status and a comparison for each target."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code import compare
     from lockstep.machine_code.differences.report import diff_lines
 
@@ -131,7 +129,6 @@ def _status(comparisons: Sequence[Comparison], base: str, args: argparse.Namespa
 
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.commit_sources import sources
 
     if not args.toolchain:
@@ -168,7 +165,6 @@ def _names(args: argparse.Namespace) -> tuple[str, str]:
 
 def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
     """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.differences.report import to_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -178,7 +174,6 @@ def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> N
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.differences.report import compiler_lines
 
     row = {
@@ -202,7 +197,6 @@ def _comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 def absent_families(suites: Sequence[Suite], *roots: Path) -> str:
     """Return the names of suites whose family is in none of these trees, separated by commas; "" if there is none."""
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.suite.discovery import has_family
 
     return ", ".join(suite.name for suite in suites if not any(has_family(root, suite) for root in roots))

@@ -47,7 +47,6 @@ def run_history(
         RefError: git does not know the range.
         UnknownToolchain, ToolchainError: the toolchain cannot be used.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.asv.exact_results import (
         Written,
         chosen_configurations,
@@ -107,7 +106,6 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
     Raises:
         RefError: git does not know the range.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.machine_code.commit_sources import RefError
 
     root, names = packages

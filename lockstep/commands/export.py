@@ -37,7 +37,6 @@ class Export(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Print the numbers and return the exit status."""
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.history.dashboards_json import for_github_action_benchmark, for_pytorch_hud
         from lockstep.history.store import StoreError
 

@@ -44,7 +44,6 @@ class Ingest(Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Read new results into the store, report them and every problem, and return the exit status."""
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.history.problem_tally import problem_json, tally
         from lockstep.history.store import StoreError
 
@@ -88,7 +87,6 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 
 
 def _print(results: Results, done: Refreshed) -> None:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.history.problem_tally import tally
 
     console = Console()

@@ -72,7 +72,6 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             raise SuiteError(f"--limit {args.limit:g}: must be a number of seconds above 0")
         # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.timing.device import open_device
         from lockstep.timing.nsight import commands, run_marked
 

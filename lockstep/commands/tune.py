@@ -97,7 +97,6 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
                 match_cases(suite, text)
         # The device is opened last, so that a typo is reported before torch is imported.
         load_torch()
-        # Imported here: `lockstep --help` imports every verb and must start fast.
         from lockstep.machine_code.targets import Target
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
@@ -185,7 +184,6 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
     Raises:
         SuiteError: a variant or case is unknown.
     """
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.tuning.search_space import search_space_of, tunable
 
     tunable_variants = {suite.name: tunable(suite) for suite in suites}
@@ -210,7 +208,6 @@ def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> lis
 
 
 def _table(done: Sequence[Tuned]) -> Table:
-    # Imported here: `lockstep --help` imports every verb and must start fast.
     from lockstep.tuning.search_space import name_of
 
     numbers = ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval")

@@ -72,7 +72,6 @@ def torch_load(gpu: Gpu) -> Load | None:
     ``None`` if torch is not installed or its CUDA does not see this GPU.
     """
     try:
-        # Imported here, because torch is slow to import.
         import torch
     except ImportError:
         return None

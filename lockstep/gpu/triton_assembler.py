@@ -26,7 +26,6 @@ def keep_toolchain() -> None:
     assembler = own_assembler()
     if assembler is None:
         return
-    # Imported here: Triton is slow to import.
     from triton import knobs
 
     os.environ.setdefault(ASSEMBLER, str(assembler))
@@ -45,7 +44,6 @@ def own_assembler() -> Path | None:
 def assembler_version(arch: int) -> str:
     """Return the version of the assembler that Triton uses for ``sm_<arch>``, such as "12.8"; "" if unknown."""
     try:
-        # Imported here: Triton is slow to import.
         from triton import knobs
     except ImportError:
         return ""

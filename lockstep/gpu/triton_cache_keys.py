@@ -14,7 +14,6 @@ def settle_cache_keys() -> None:
     So a kernel has one key if another kernel with the same callee was called before, and another key otherwise, and
     processes that call kernels in different orders compile them twice (``DependenciesFinder._update_hash``).
     """
-    # Imported here: Triton is slow to import.
     from triton.runtime.jit import DependenciesFinder
 
     merge = DependenciesFinder._update_hash

@@ -43,7 +43,6 @@ class Observer:
     def watch(self, key: CaseKey) -> Iterator[None]:
         """Record the kernels that are launched within the block, for this case."""
         try:
-            # Imported here: Triton is slow to import.
             from triton.runtime.jit import JITFunction
         except ImportError:
             yield

@@ -98,7 +98,6 @@ class Target:
 
     def for_triton(self) -> Any:
         """Return the target as Triton's class ``GPUTarget``."""
-        # Imported here: Triton is slow to import.
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.arch, WARP)

@@ -32,8 +32,6 @@ def main() -> int:
     parser.add_argument("--processes", type=int, required=True)
     options = process.parse()
     load_torch()
-
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gpu.triton_assembler import keep_toolchain
     from lockstep.machine_code.compiling.build import build, compile_seconds, identify
     from lockstep.machine_code.compiling.compiler_facts import compiler_facts

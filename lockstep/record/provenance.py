@@ -24,7 +24,6 @@ from lockstep.processes.import_torch import load_torch
 
 def host_facts() -> dict[str, str]:
     """Return GPU, driver, toolchain and torch's math flags by name; "device" is "cpu" without a GPU. Imports torch."""
-    # Imported here, because torch is slow to import.
     import torch
 
     facts = {

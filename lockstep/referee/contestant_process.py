@@ -31,7 +31,6 @@ def main() -> int:
     options = process.parse()
     limit_resources()
     load_torch()
-    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     import torch
 
     from lockstep.referee.arena import attach
@@ -76,7 +75,6 @@ def bound(candidate: Candidate, sets: Sequence[Any], buffer: Tensor, device: Dev
     Args:
         sets: the argument sets in the shared ``buffer``, each a dict of ``inputs``, ``out`` and ``results``.
     """
-    # Imported here: torch is slow to import, and the process must first be tied to its parent.
     from lockstep.referee.arena import decode
     from lockstep.timing.graph_capture import CaptureError
 

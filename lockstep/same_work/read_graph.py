@@ -113,7 +113,6 @@ class TritonCode:
         """Return the one object of this process that hears of each kernel that Triton loads; of none without Triton."""
         codes = cls()
         try:
-            # Imported here: Triton is slow to import.
             from triton import knobs
         except ImportError:
             return codes

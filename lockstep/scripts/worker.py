@@ -39,7 +39,6 @@ def main() -> int:
     process.parser.add_argument("--plan", type=Plan.read, required=True)
     plan: Plan = process.parse().plan
     load_torch()
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
     from lockstep.record.provenance import clocks_of, host_facts
@@ -80,7 +79,7 @@ def _stream() -> AbstractContextManager[Any]:
 
     Autograd runs a backward pass on the stream of the forward pass. A capture allows that only on its own stream.
     """
-    import torch  # imported here: torch is slow to import
+    import torch
 
     if not torch.cuda.is_available():
         return nullcontext()
@@ -130,7 +129,7 @@ class _Session:
         self._process.emit("ended", errors=errors, refused=refused)
 
     def _new(self, side: str, wanted: Callable[[CallKey], bool]) -> ScriptRun:
-        from lockstep.scripts.script_run import Script, ScriptRun  # imported here: torch is slow to import
+        from lockstep.scripts.script_run import Script, ScriptRun
 
         file = Path(self._plan.sides[HEAD if side == FIND else side].file)
         return ScriptRun(Script(file, self._plan.arguments), self._hook, wanted, _stream_again())
@@ -168,7 +167,7 @@ class _Session:
     @contextlib.contextmanager
     def _spending(self, number: int) -> Iterator[None]:
         """Take the time of the block from the budget; add the call's number to an error of a broken device."""
-        from lockstep.timing.device import DeviceLost  # imported here: torch is slow to import
+        from lockstep.timing.device import DeviceLost
 
         started = time.monotonic()
         try:
@@ -179,7 +178,6 @@ class _Session:
             self._left_s -= time.monotonic() - started
 
     def _measure(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.measuring.pairing import QUICK, pace_on
         from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
 
@@ -195,7 +193,7 @@ class _Session:
         return self._each(numbers, chosen, "time", measure)
 
     def _write(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        from lockstep.scripts.adopted_suite import Adoption  # imported here: torch is slow to import
+        from lockstep.scripts.adopted_suite import Adoption
 
         adoption = Adoption(self._plan.local, self._plan.packages, self._device.torch_device)
 
@@ -230,7 +228,6 @@ class _Session:
         return {HEAD: run}
 
     def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
         from lockstep.gate.measuring.pairing import QUICK, pace_on
         from lockstep.gate.model import SeriesKey, Verdict
         from lockstep.scripts.compare_calls import CallComparer, Limits
@@ -307,7 +304,7 @@ def _alone(base: TimedCall | None, head: TimedCall | None, numbers: Mapping[Call
 
 
 def _stream_again() -> AbstractContextManager[Any]:
-    import torch  # imported here: torch is slow to import
+    import torch
 
     if not torch.cuda.is_available():
         return nullcontext()

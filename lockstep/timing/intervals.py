@@ -97,7 +97,6 @@ def estimated(logs: Sequence[float]) -> CostEstimate:
 @cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Return the quantile of Student's t with ``freedom`` degrees of freedom."""
-    # Imported here: scipy is slow to import.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

@@ -41,7 +41,6 @@ def main() -> int:
     options = process.parse()
 
     load_torch()
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
     from lockstep.machine_code.family_files import definition_packages
@@ -54,8 +53,6 @@ def main() -> int:
     }
     sides = Sides(options.packages, definitions, base=options.base, head=options.head)
     keep_apart(sides, "base")
-
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import QUICK, pace_on
     from lockstep.record.provenance import clocks_of, host_facts
@@ -98,7 +95,6 @@ def main() -> int:
 
 def _serve(process: WorkerProcess, comparer: Comparer, suites: Mapping[str, Suite]) -> int:
     """Serve the parent's requests until standard input ends; return the exit status."""
-    # Imported here: torch and Triton are slow to import, and the process must first be tied to its parent.
     from lockstep.gate.model import group_from, group_request_from
     from lockstep.timing.device import DeviceLost
 

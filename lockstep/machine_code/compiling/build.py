@@ -43,7 +43,6 @@ def identify(requests: Sequence[Request], tree: Path, processes: int, beat: Beat
     ``tree`` is the folder of the sources: ``KernelCode.source`` is relative to it.
     """
     if requests:
-        # Imported here: Triton is slow to import.
         from triton.runtime.cache import triton_key
 
         triton_key()  # reads 0.3 GB; the processes that are forked now inherit the result
@@ -94,7 +93,6 @@ def compile_seconds(requests: Sequence[Request], repeats: int) -> list[list[floa
 
 
 def _clock(repeats: int, request: Request) -> list[float]:
-    # Imported here: Triton is slow to import.
     import triton
 
     triton.knobs.compilation.always_compile = True  # this process was forked to measure
@@ -114,7 +112,7 @@ def _cpu_seconds() -> float:
 
 
 def _compile(request: Request) -> None:
-    from triton.compiler import compile as compile_kernel  # takes 1 s to import
+    from triton.compiler import compile as compile_kernel
 
     compile_kernel(request.source, target=request.target.for_triton(), options=request.options.__dict__)
 
@@ -123,7 +121,6 @@ def _identity(request: Request) -> tuple[str, str]:
     """Return a digest of the compiler's input (options, target, versions, intermediate code without line numbers), and
     why Triton's interpreter cannot run the kernel, or "".
     """
-    # Imported here: Triton is slow to import.
     import triton
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
     from triton.compiler.compiler import make_backend
@@ -153,7 +150,6 @@ def _identity(request: Request) -> tuple[str, str]:
 
 def _machine_code(request: Request) -> tuple[MachineCode, bytes]:
     """Return the requested kernel's machine code without its instruction mix, and the cubin, which gives the mix."""
-    # Imported here: Triton is slow to import.
     from triton.compiler import compile as compile_kernel
 
     target = request.target.for_triton()

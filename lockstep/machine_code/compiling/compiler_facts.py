@@ -29,7 +29,6 @@ class CompilerFacts:
 
 def compiler_facts(target: Target) -> CompilerFacts:
     """Return the versions and default options of the compiler that this process would use for ``target``."""
-    # Imported here: Triton is slow to import.
     from triton.compiler.compiler import make_backend
 
     installed = INSTALLED.versions()

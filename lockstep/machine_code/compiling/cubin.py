@@ -127,7 +127,6 @@ def _sections(elf: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _run(tool: str, content: bytes, *options: str) -> str:
-    # Imported here: Triton is slow to import.
     import triton
 
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool

@@ -79,7 +79,6 @@ def noted(target: Target, note: Note) -> Iterator[None]:
     An autotuned kernel is launched with each of its configurations, because only a GPU shows which of them is fastest.
     After the block Triton still behaves as if ``target`` were present.
     """
-    # Imported here: Triton is slow to import.
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 

@@ -86,7 +86,6 @@ class StandIn:
 
 def stand_in(target: Target) -> None:
     """Make Triton behave as if the GPU ``target`` were present, for the life of the process."""
-    # Imported here: Triton is slow to import.
     import triton
 
     triton.runtime.driver.set_active(StandIn(target))

@@ -141,7 +141,6 @@ for _operation in (
 
 def _create_on_meta() -> None:
     """Let torch create on "meta" each tensor that code under test creates on, or sends to, "cuda"."""
-    # Imported here: torch is slow to import.
     from torch.utils._device import _device_constructors
 
     for function in _device_constructors():

@@ -14,7 +14,6 @@ def runs_replaced(replacement: Callable[[type[Any], Any], Any]) -> Iterator[None
     Args:
         replacement: returns what replaces ``run`` of a class; takes the class and its own ``run``.
     """
-    # Imported here: Triton is slow to import.
     from triton.runtime.autotuner import Autotuner
 
     own: dict[type[Any], Any] = {}

@@ -195,7 +195,6 @@ class _Tuning:
         contextvars.copy_context().run(self._compile, name, tell)
 
     def _compile(self, name: str, tell: Callable[[str], None]) -> None:
-        # Imported here: Triton is slow to import.
         from triton import AsyncCompileMode
 
         started = time.monotonic()
@@ -220,7 +219,6 @@ class _Tuning:
 
     def fastest(self, device: Device, preferred: str) -> tuple[str, bool]:
         """Return what the fastest configuration sets, and whether it works."""
-        # Imported here: Triton is slow to import.
         from triton.compiler.errors import CompileTimeAssertionFailure
         from triton.runtime.errors import OutOfResources, PTXASError
 
@@ -254,7 +252,6 @@ class _Tuning:
 def _autotuner() -> Any:
     """Return Triton's class of tuners; ``None`` without Triton."""
     try:
-        # Imported here: Triton is slow to import.
         from triton.runtime.autotuner import Autotuner
     except ImportError:
         return None
