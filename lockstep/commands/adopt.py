@@ -6,7 +6,6 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from asv.commands import Command
 from asv.config import Config
@@ -15,6 +14,7 @@ from rich.console import Console
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.script_option import project_of
+from lockstep.commands.verb import Verb
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import WORKING_TREE
 from lockstep.processes.exit_status import BROKEN
@@ -29,22 +29,19 @@ from lockstep.scripts.project import Project
 FOLDER = "lockstep_suites"
 
 
-class Adopt(Command):  # type: ignore[misc]  # asv has no types
-    """Write suites for what benchmark scripts time."""
+class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Write suites for what benchmark scripts time.
+
+    Run benchmark scripts, and write a suite for the calls that they time: cases, inputs and variants, for you to add
+    references and costs. Exit status: 3 if nothing could be written.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``adopt`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "adopt",
-            help="Write suites for what benchmark scripts time",
-            description="Run benchmark scripts, and write a suite for the calls that they time: cases, inputs and "
-            "variants, for you to add references and costs. Exit status: 3 if nothing could be written.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("path", type=Path, metavar="PATH", help="a script, or a folder of scripts")
         parser.add_argument("--package", action="append", default=[], metavar="NAME", help="package under test")
-        parser.set_defaults(func=cls.run_from_args, quick=False)
-        return parser
+        parser.set_defaults(quick=False)
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

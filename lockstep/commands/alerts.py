@@ -8,7 +8,7 @@ import getpass
 import json
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asv.commands import Command, common_args
 from asv.console import log
@@ -27,6 +27,7 @@ from lockstep.commands.alert_options import (
     run_verb,
 )
 from lockstep.commands.results_options import open_store
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.console import plain_table, wide_console
 
@@ -41,18 +42,16 @@ if TYPE_CHECKING:
 _MOST_LISTED = 1_000_000
 
 
-class Alerts(Command):  # type: ignore[misc]  # asv has no types
-    """List, show, change and send alerts."""
+class Alerts(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """List, show, acknowledge, mute, resolve and send alerts.
+
+    Exit status: 0 done, 1 if `list` shows an open slowdown or `notify` could not deliver a message, 3 if the alert
+    database or the store cannot be used, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``alerts`` and its actions to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "alerts",
-            help="List, show, acknowledge, mute, resolve and send alerts",
-            description="Exit status: 0 done, 1 if `list` shows an open slowdown or `notify` could not deliver "
-            "a message, 3 if the alert database or the store cannot be used, 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         actions = parser.add_subparsers(dest="action", required=True)
         _add_list(actions.add_parser("list", help="Analyse the results and list the open alerts"))
         show = actions.add_parser("show", help="Show one alert: cause, evidence, series, log")
@@ -76,8 +75,6 @@ class Alerts(Command):  # type: ignore[misc]  # asv has no types
             add_sources(action)
             add_state(action)
             common_args.add_global_arguments(action)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

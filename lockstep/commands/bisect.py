@@ -18,6 +18,7 @@ from lockstep.commands.alert_options import add_sources, add_state, alert_number
 from lockstep.commands.results_options import load_config, open_store, repository
 from lockstep.commands.retune_option import tuned_file
 from lockstep.commands.shards_option import add_shards_option, fleet_of
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 if TYPE_CHECKING:
@@ -32,30 +33,24 @@ if TYPE_CHECKING:
     from lockstep.record.model import Record
 
 
-class Bisect(Command):  # type: ignore[misc]  # asv has no types
-    """Find the commit that changed a series."""
+class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Find the first bad commit of an alert.
+
+    Measure both ends of the alert's range on this machine, then halve the range until one commit is left. All commits
+    are measured with the current benchmark definition and toolchain. The working tree is not touched. Exit status: 0
+    found, 1 the ends do not differ on this machine as recorded, 3 inconclusive (the range is unknown, an end cannot be
+    measured, measurements scatter too much), 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``bisect`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "bisect",
-            help="Find the first bad commit of an alert",
-            description="Measure both ends of the alert's range on this machine, then halve the range until one commit "
-            "is left. All commits are measured with the current benchmark definition and "
-            "toolchain. The working tree is not touched. "
-            "Exit status: 0 found, 1 the ends do not differ on this machine as recorded, "
-            "3 inconclusive (the range is unknown, an end cannot be measured, measurements scatter too much), "
-            "4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
         parser.add_argument("--quick", action="store_true", help="measure each commit briefly, for a large change")
         add_shards_option(parser, "measure on several GPUs at once")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
         add_state(parser)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ from lockstep.commands.alert_options import (
     run_verb,
 )
 from lockstep.commands.results_options import open_store, repository
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.git import Git
 from lockstep.record.console import plain_table, wide_console
@@ -39,19 +40,16 @@ if TYPE_CHECKING:
     from lockstep.history.snapshot import Results
 
 
-class Changes(Command):  # type: ignore[misc]  # asv has no types
-    """List the changes in the history."""
+class Changes(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """List what became slower or faster, and why.
+
+    Analyse the history and list what became slower or faster, the newest first, with the cause. Exit status: 1 a
+    slowdown is listed, or a change whose better direction is unknown; 3 there is nothing to analyse; 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``changes`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "changes",
-            help="List what became slower or faster, and why",
-            description="Analyse the history and list what became slower or faster, the newest first, with the cause. "
-            "Exit status: 1 a slowdown is listed, or a change whose better direction is unknown; "
-            "3 there is nothing to analyse; 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("--since", metavar="DATE|COMMIT", help="only changes at or after this day or commit")
         add_names(parser)
         parser.add_argument(
@@ -62,8 +60,6 @@ class Changes(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--all", action="store_true", help="include suppressed changes: small, unsure or noise")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with the evidence")
         add_sources(parser)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

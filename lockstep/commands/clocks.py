@@ -6,28 +6,26 @@ Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from asv.commands import Command, common_args
 from rich.console import Console
 
+from lockstep.commands.verb import Verb
 from lockstep.gpu.clock_lock import ClocksHeld, clock_state, lock, recorded_state, reset
 from lockstep.gpu.lock_file import read_record
 from lockstep.gpu.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 
 
-class Clocks(Command):  # type: ignore[misc]  # asv has no types
-    """Show, lock and reset a GPU's clocks."""
+class Clocks(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Lock GPU clocks, verify and reset them.
+
+    Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``clocks`` and its three actions to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "clocks",
-            help="Lock GPU clocks, verify and reset them",
-            description="Exit codes: 0 done, 1 the driver refused or the lock does not hold, 3 no GPU, 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         actions = parser.add_subparsers(dest="action", required=True)
 
         status = actions.add_parser("status", help="Show clocks, temperature, power, and who locked the clocks")
@@ -46,8 +44,6 @@ class Clocks(Command):  # type: ignore[misc]  # asv has no types
             )
             # asv accepts its own options (-v, --config) after the verb, so they are also accepted after the action.
             common_args.add_global_arguments(action)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

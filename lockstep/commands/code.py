@@ -21,6 +21,7 @@ from lockstep.commands.cli import expect_folder
 from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.toolchain_option import add_toolchain, say
+from lockstep.commands.verb import Verb, add_repeatable
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain, toolchain_of
 from lockstep.record.console import wide_console
@@ -34,27 +35,21 @@ if TYPE_CHECKING:
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 
 
-class Code(Command):  # type: ignore[misc]  # asv has no types
-    """Show and compare the machine code of the kernels."""
+class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Compile kernels without a GPU; show or compare machine code and launches.
+
+    Compile the kernels, on a machine with or without a GPU, and show or compare the result.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``code`` and its actions to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "code",
-            help="Compile kernels without a GPU; show or compare machine code and launches",
-            description="Compile the kernels, on a machine with or without a GPU, and show or compare the result.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         actions = parser.add_subparsers(dest="action", required=True)
 
         show = actions.add_parser("show", help="Show each kernel's registers, spills, shared memory, instructions …")
         show.add_argument("ref", nargs="?", default=".", help="a commit, or . for the working tree (default)")
-        show.add_argument(
-            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
-        )
-        show.add_argument(
-            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these axis values; may repeat"
-        )
+        add_repeatable(show, "--variant", "NAME", "only this variant")
+        add_repeatable(show, "--case", "M=8,K=4096", "cases with these axis values")
 
         add_toolchain(show)
         doctor = actions.add_parser("doctor", help="List what stops the traces: question, line, cases, what to do")
@@ -65,9 +60,7 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             action.add_argument("--json", action="store_true", help="print JSON")
 
         for action in (show, doctor, diff, add_history(actions)):
-            action.add_argument(
-                "--family", action="append", default=[], metavar="NAME", help="only this family; may repeat"
-            )
+            add_repeatable(action, "--family", "NAME", "only this family")
             action.add_argument(
                 "--target",
                 action="append",
@@ -78,8 +71,6 @@ class Code(Command):  # type: ignore[misc]  # asv has no types
             )
             # asv accepts its own options (-v, --config) after the verb; accept them after the action too.
             common_args.add_global_arguments(action)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:

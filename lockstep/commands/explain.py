@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from asv.commands import Command
 from rich.console import Console
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.verb import Verb
 from lockstep.gate.report.report import EXIT
 from lockstep.gate.report.terminal import show
 from lockstep.gate.report.untrusted_report import Unreadable, from_json
 
 
-class Explain(Command):  # type: ignore[misc]  # asv has no types
-    """Print a report in words, with the next commands."""
+class Explain(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Say what a gate's report means, and what to do next.
+
+    Print the report that `lockstep gate --json FILE` wrote, with the commands that it calls for. Nothing is measured.
+    Exit status: that of the gate; 4 if the file is not a report.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``explain`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "explain",
-            help="Say what a gate's report means, and what to do next",
-            description="Print the report that `lockstep gate --json FILE` wrote, with the commands that it calls for. "
-            "Nothing is measured. Exit status: that of the gate; 4 if the file is not a report.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("report", type=Path, metavar="FILE", help="report of lockstep gate --json FILE")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

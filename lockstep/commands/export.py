@@ -11,28 +11,25 @@ from asv.console import log
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, OK
 from lockstep.record.quantity import Better
 
 
-class Export(Command):  # type: ignore[misc]  # asv has no types
-    """Print the numbers of a commit as another tool's JSON."""
+class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Print results for github-action-benchmark or PyTorch's HUD.
+
+    Print the numbers of a machine at a commit as JSON for the dashboard of another tool. Exit status: 3 if there are no
+    numbers or the store cannot be used, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``export`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "export",
-            help="Print results for github-action-benchmark or PyTorch's HUD",
-            description="Print the numbers of a machine at a commit as JSON for the dashboard of another tool. "
-            "Exit status: 3 if there are no numbers or the store cannot be used, 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         add_location_options(parser)
         parser.add_argument("format", choices=("customSmallerIsBetter", "customBiggerIsBetter", "pytorch-hud"))
         parser.add_argument("--machine", help="name of the machine (default: the only one)")
         parser.add_argument("--commit", metavar="HASH", help="beginning of the commit's hash (default: the newest)")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.commands.script_option import add_script_option, asked_of
+from lockstep.commands.verb import Verb, add_repeatable
 from lockstep.gate.model import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report
@@ -41,19 +42,16 @@ from lockstep.suite.thresholds import FILE, read_thresholds
 SILENCE_S = 60.0
 
 
-class Gate(Command):  # type: ignore[misc]  # asv has no types
-    """Compare two versions of the kernels."""
+class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Compare base and head in one process: is a change slower?
+
+    Compare head with base, case by case, both in one process on the same buffers. Exit codes: 0 pass, 1 slower than
+    allowed, 2 a case fails or is wrong, 3 no verdict is possible, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``gate`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "gate",
-            help="Compare base and head in one process: is a change slower?",
-            description="Compare head with base, case by case, both in one process on the same buffers. "
-            "Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verdict is possible, "
-            "4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("--base", default="HEAD", metavar="REF", help="version to compare with (default: HEAD)")
         parser.add_argument(
             "--head", default=WORKING_TREE, metavar="REF", help="version to test (default: ., the working tree)"
@@ -68,13 +66,9 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--min-effect", type=share, metavar="1%", help=f"smallest change that counts (default: as {FILE} says)"
         )
-        parser.add_argument("--family", action="append", default=[], metavar="NAME", help="family to judge; may repeat")
-        parser.add_argument(
-            "--case", action="append", default=[], metavar="M=8,K=4096", help="cases with these axis values; may repeat"
-        )
-        parser.add_argument(
-            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
-        )
+        add_repeatable(parser, "--family", "NAME", "family to judge")
+        add_repeatable(parser, "--case", "M=8,K=4096", "cases with these axis values")
+        add_repeatable(parser, "--variant", "NAME", "only this variant")
         parser.add_argument("--l2", choices=[*CACHE_STATES, "both"], default="both", help="cache state (default: both)")
         parser.add_argument(
             "--costs",
@@ -103,8 +97,6 @@ class Gate(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report to FILE as Markdown")
         parser.add_argument("--plain", action="store_true", help="print the headline and one line a case, no table")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> Any:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.record.console import plain_table
 
@@ -23,23 +24,19 @@ if TYPE_CHECKING:
     from lockstep.history.store import Refreshed
 
 
-class Ingest(Command):  # type: ignore[misc]  # asv has no types
-    """Update the store from the results folder."""
+class Ingest(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Read new results into the store.
+
+    Read new and changed result files into the store that the dashboard and the other verbs use (they also update it
+    themselves), and report every problem in these files. Exit status: 1 if something could not be read, 3 if the store
+    cannot be used, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``ingest`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "ingest",
-            help="Read new results into the store",
-            description="Read new and changed result files into the store that the dashboard and the other verbs use "
-            "(they also update it themselves), and report every problem in these files. "
-            "Exit status: 1 if something could not be read, 3 if the store cannot be used, 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         add_location_options(parser)
         parser.add_argument("--json", action="store_true", help="print what was read, and the problems, as JSON")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.commands.script_option import add_script_option, measure_script
+from lockstep.commands.verb import Verb, add_repeatable
 from lockstep.gpu.nvml import find_gpu
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
@@ -46,25 +47,17 @@ CHECK_S = 120.0
 Planned = tuple[Suite, Case, str]
 
 
-class Measure(Command):  # type: ignore[misc]  # asv has no types
-    """Measure families in the working tree."""
+class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Measure families of the working tree.
+
+    Check every variant of each family of the working tree, then time all of them in turn.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``measure`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "measure",
-            help="Measure families of the working tree",
-            description="Check every variant of each family of the working tree, then time all of them in turn.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("families", nargs="*", metavar="FAMILY", help="families, or suites of them (default: all)")
-        parser.add_argument(
-            "--case",
-            action="append",
-            default=[],
-            metavar="M=8,K=4096",
-            help="cases whose axes have these values; may repeat",
-        )
+        add_repeatable(parser, "--case", "M=8,K=4096", "cases with these axis values")
         parser.add_argument(
             "--variants",
             nargs="+",
@@ -84,8 +77,6 @@ class Measure(Command):  # type: ignore[misc]  # asv has no types
         add_retune_option(parser)
         add_script_option(parser)
         parser.add_argument("--json", action="store_true", help="print records as JSON, one on each line")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> Any:

@@ -10,25 +10,23 @@ from asv.commands import Command
 from asv.console import log
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.verb import Verb
 from lockstep.fleet.merge import Merged, merge, shard_folders
 from lockstep.processes.exit_status import BAD_NEWS, OK
 from lockstep.record.mirror import Mirror, local
 
 
-class Merge(Command):  # type: ignore[misc]  # asv has no types
-    """Join folders of results into the results of the project."""
+class Merge(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Join the results of shards.
+
+    Join folders of results, of the shards of a fleet or of other runs, into the results. Merging again changes nothing;
+    of two measurements of a series the last one counts. The folders are only read. Exit status: 1 if a file could not
+    be merged, 3 if a file cannot be written (merge again), 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``merge`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "merge",
-            help="Join the results of shards",
-            description="Join folders of results, of the shards of a fleet or of other runs, into the results. "
-            "Merging again changes nothing; of two measurements of a series the last one counts. The "
-            "folders are only read. Exit status: 1 if a file could not be merged, 3 if a file cannot be written "
-            "(merge again), 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument(
             "folders",
             nargs="+",
@@ -39,8 +37,6 @@ class Merge(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--into", metavar="FOLDER", help="folder or address of the results (default: results_dir of asv.conf.json)"
         )
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:

@@ -18,6 +18,7 @@ from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.costs_option import add_costs_option, requested_costs
 from lockstep.commands.retune_option import add_retune_option, tuned_file
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import wide_console
@@ -35,18 +36,16 @@ from lockstep.suite.discovery import load_suites, packages_folder, packages_unde
 from lockstep.suite.selection import expect_variants, pick_suites
 
 
-class Noise(Command):  # type: ignore[misc]  # asv has no types
-    """Measure how far repeated measurements of the same code scatter."""
+class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Show how closely fresh runs agree.
+
+    Measure the working tree in several processes, one variant of each case twice (A/A), and print how closely the
+    processes agree.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``noise`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "noise",
-            help="Show how closely fresh runs agree",
-            description="Measure the working tree in several processes, one variant of each case twice (A/A), "
-            "and print how closely the processes agree.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("families", nargs="*", help="families or suites to measure (default: all)")
         parser.add_argument("--runs", type=int, default=5, help="number of runs, each in a new process (default: 5)")
         parser.add_argument(
@@ -71,8 +70,6 @@ class Noise(Command):  # type: ignore[misc]  # asv has no types
         add_retune_option(parser)
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:

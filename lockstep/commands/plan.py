@@ -18,6 +18,7 @@ from asv.results import get_existing_hashes
 from lockstep.commands.alert_options import add_sources, run_analysis
 from lockstep.commands.cli import UsageError
 from lockstep.commands.shards_option import add_shards_option, fleet_of
+from lockstep.commands.verb import Verb
 from lockstep.fleet.next_commits import CaseName, Costs, Doubt, Known, Plan, Step, plan
 from lockstep.fleet.shard import Shard, owners
 from lockstep.processes.exit_status import OK
@@ -30,20 +31,17 @@ from lockstep.suite.evaluate import in_history
 _STATES = ("cold", "warm")
 
 
-class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
-    """Plan what to measure next."""
+class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Say what to measure next, and why.
+
+    List the commits of a range in the order in which to measure them: the newest, bridges where cases move to another
+    GPU, commits that divide the range of a change, repeats where the detector is unsure, then gaps. Needs no GPU. Exit
+    status: 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``plan`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "plan",
-            help="Say what to measure next, and why",
-            description="List the commits of a range in the order in which to measure them: the newest, bridges where "
-            "cases move to another GPU, commits that divide the range of a change, repeats where the detector is "
-            "unsure, then gaps. Needs no GPU. "
-            "Exit status: 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("range", help="commits, as for `lockstep run`; NEW are those without results")
         add_shards_option(parser, "divide the cases among these GPUs")
         parser.add_argument("--budget", type=float, metavar="SECONDS", help="most GPU seconds, of all GPUs together")
@@ -59,8 +57,6 @@ class PlanVerb(Command):  # type: ignore[misc]  # asv has no types
             "--github", action="store_true", help="write `commits` (their number) and `matrix` to $GITHUB_OUTPUT"
         )
         add_sources(parser)
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:

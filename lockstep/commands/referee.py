@@ -17,6 +17,7 @@ from asv.config import Config
 from asv.console import log
 
 from lockstep.commands.gate import share
+from lockstep.commands.verb import Verb, add_repeatable
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.shared_fields import json_line
@@ -33,18 +34,16 @@ if TYPE_CHECKING:
 NOT_FASTER, NOT_CORRECT = 1, 2
 
 
-class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
-    """Judge candidates from outside the repository."""
+class RefereeVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Is a candidate correct, honest and faster than the incumbent?
+
+    Judge candidates from files against an incumbent, one after another; a faster candidate becomes the incumbent.
+    Without candidates, read JSON lines from standard input (docs/referee.md).
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``referee`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "referee",
-            help="Is a candidate correct, honest and faster than the incumbent?",
-            description="Judge candidates from files against an incumbent, one after another; a faster candidate "
-            "becomes the incumbent. Without candidates, read JSON lines from standard input (docs/referee.md).",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument(
             "candidates",
             nargs="*",
@@ -59,9 +58,7 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             "--against", default="", metavar="VARIANT|FILE", help="the incumbent (default: the problem's baseline)"
         )
         parser.add_argument("--keep", action="store_true", help="do not replace the incumbent by a faster candidate")
-        parser.add_argument(
-            "--case", action="append", default=[], metavar="M=8", help="cases with these axis values; may repeat"
-        )
+        add_repeatable(parser, "--case", "M=8", "cases with these axis values")
         parser.add_argument(
             "--all",
             action="store_true",
@@ -86,8 +83,6 @@ class RefereeVerb(Command):  # type: ignore[misc]  # asv has no types
             help="seconds without progress after which a candidate counts as hung",
         )
         parser.add_argument("--json", action="store_true", help="print verdicts as JSON, one on each line")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

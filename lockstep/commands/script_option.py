@@ -15,6 +15,7 @@ from rich.console import Console
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
+from lockstep.commands.verb import add_repeatable
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN
@@ -43,9 +44,7 @@ def add_script_option(parser: argparse.ArgumentParser) -> None:
         metavar="'FILE ARGUMENTS'",
         help="measure the calls that a benchmark script times, in place of suites (docs/scripts.md)",
     )
-    parser.add_argument(
-        "--package", action="append", default=[], metavar="NAME", help="with --script: package under test; may repeat"
-    )
+    add_repeatable(parser, "--package", "NAME", "with --script: package under test")
 
 
 def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.retune_option import tuned_file
+from lockstep.commands.verb import Verb, add_repeatable
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.import_torch import load_torch
@@ -39,32 +40,22 @@ if TYPE_CHECKING:
 LIMIT_S = 120.0
 
 
-class Tune(Command):  # type: ignore[misc]  # asv has no types
-    """Tune a family in the working tree for this GPU."""
+class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Time a family's candidates and write this GPU's table.
+
+    Time a family's candidate configurations (tiles, dispatch), and write those that are faster by more than their
+    interval to the family's table for this GPU. Measuring never tunes.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``tune`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "tune",
-            help="Time a family's candidates and write this GPU's table",
-            description="Time a family's candidate configurations (tiles, dispatch), and write those that are faster "
-            "by more than their interval to the family's table for this GPU. Measuring never tunes.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("family", nargs="?", help="a family, or one of its suites (grouped.mlp)")
         parser.add_argument(
             "--forget", action="store_true", help="delete the choices of Triton's tuners (results/tuned.json)"
         )
-        parser.add_argument(
-            "--case",
-            action="append",
-            default=[],
-            metavar="M=8,K=4096",
-            help="cases whose axes have these values; may repeat (default: all)",
-        )
-        parser.add_argument(
-            "--variant", action="append", default=[], metavar="NAME", help="only this variant; may repeat"
-        )
+        add_repeatable(parser, "--case", "M=8,K=4096", "cases with these axis values (default: all)")
+        add_repeatable(parser, "--variant", "NAME", "only this variant")
         parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
         parser.add_argument(
             "--behind",
@@ -80,8 +71,6 @@ class Tune(Command):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("--dry-run", action="store_true", help="time everything, but write nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object for each case")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:

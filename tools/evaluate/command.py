@@ -5,29 +5,27 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from asv.commands import Command
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.verb import Verb
 from lockstep.record.console import wide_console
 
 #: Seeds of the reported scores. The detector's settings were chosen on other seeds, below 100.
 SEEDS = (201, 202)
 
 
-class Evaluate(Command):  # type: ignore[misc]  # asv has no types
-    """``evaluate``: scores the change detector and other methods on series with known changes."""
+class Evaluate(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Score the change detection.
+
+    Run our change detection, other methods, and an upper bound over series with planted steps: the oracle, which knows
+    the noise, the size of the step, and that there is one.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``evaluate`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "evaluate",
-            help="Score the change detection",
-            description="Run our change detection, other methods, and an upper bound over series with planted steps: "
-            "the oracle, which knows the noise, the size of the step, and that there is one.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument(
             "--seeds", type=int, nargs="+", default=list(SEEDS), help="seeds of the series (default: %(default)s)"
         )
@@ -44,8 +42,6 @@ class Evaluate(Command):  # type: ignore[misc]  # asv has no types
             help="score the clear steps of results folders instead",
         )
         parser.add_argument("--processes", type=int, default=2, help="number of processes (default: %(default)s)")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

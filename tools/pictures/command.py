@@ -10,28 +10,26 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from asv.commands import Command
 
 from lockstep.commands.cli import UsageError
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN
 from tools.pictures.chromium import FLAGS, find_chromium
 from tools.pictures.pages import FOR_README, MACHINE, pages
 from tools.pictures.photograph import photograph, served
 
 
-class Pictures(Command):  # type: ignore[misc]  # asv has no types
-    """``pictures``: saves pictures of the dashboard's pages."""
+class Pictures(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Photograph the dashboard's pages.
+
+    Serve the recorded results, open pages in Chromium and save them as PNG files.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``pictures`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "pictures",
-            help="Photograph the dashboard's pages",
-            description="Serve the recorded results, open pages in Chromium and save them as PNG files.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("folder", type=Path, help="folder for the PNG files")
         parser.add_argument(
             "--results", type=Path, default=Path("results"), help="results folder (default: %(default)s)"
@@ -42,8 +40,6 @@ class Pictures(Command):  # type: ignore[misc]  # asv has no types
             "--scheme", choices=("dark", "light"), default="dark", help="colour scheme (default: %(default)s)"
         )
         parser.add_argument("--full", action="store_true", help="save the whole page, not only the viewport")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from asv.commands import Command
 from rich.console import Console
 
+from lockstep.commands.verb import Verb
 from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.selection import nearest
@@ -27,18 +28,16 @@ PAGE = Path("docs/evidence/kernels/h200.md")
 RIVALS = Path("docs/evidence/kernels/rivals")
 
 
-class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
-    """``scoreboard``: makes a page of the recorded results beside their targets."""
+class Scoreboard(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Make a page of the recorded results beside their targets.
+
+    Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, floor, the source's
+    headline, the target and whether it is met.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``scoreboard`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "scoreboard",
-            help="Make a page of the recorded results beside their targets",
-            description="Make a Markdown page of the newest recorded result of every case: baseline, ours, ratio, "
-            "floor, the source's headline, the target and whether it is met.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         parser.add_argument("--machine", help="folder of a machine in the results (default: the GPU with most records)")
         parser.add_argument("--variant", default="best", help="variant shown beside baseline (default: %(default)s)")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
@@ -47,8 +46,6 @@ class Scoreboard(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--check", action="store_true", help="write nothing; exit with 1 if the page differs from the results"
         )
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
