@@ -140,7 +140,9 @@ def series_figure(
     at = {commit.hash: index for index, commit in enumerate(commits)}
     drawn = marks([(variant, change) for change in changes], commits, at, scheme, sized=True)
     drawn += _condition_marks(points, commits, scheme)
-    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, _first(points))
+    # Points and levels, without a slope where nothing was measured.
+    steps = [at[change.commit] for change in changes if change.commit in at]
+    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, _first(points), steps)
     data, layout = figure["data"], figure["layout"]
     title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"] |= titled(escape(title), scheme)

@@ -61,6 +61,7 @@ def trend(
     zoom: tuple[float, ...] = (),
     columns: int = 0,
     begin: int = 0,
+    steps: Sequence[int] = (),
 ) -> Figure:
     """Return the chart of one quantity of one case over the commits of a machine.
 
@@ -76,6 +77,7 @@ def trend(
         columns: approximate width of the chart in pixels, of which each gets at most two points of a line; 0 draws
             every point.
         begin: index of the first visible commit without a zoom.
+        steps: indices of commits before which lines break, because the level of the series changed there.
     """
     first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
     thinned = _Thinning(first, last, (last - first) / columns) if columns else None
@@ -89,7 +91,7 @@ def trend(
         variant_rows = rows.select(keys == key_of.get(variant, -1))
         variant_rows = variant_rows.select(np.argsort(variant_rows.columns["commit"], kind="stable"))
         x, (y, low, high) = variant_rows.columns["commit"], variant_rows.interval(quantity.name)
-        for run in _runs(y, variant_rows):
+        for run in _runs(y, variant_rows, steps):
             visible = run[(x[run] >= first) & (x[run] <= last)] if zoom else run
             drawn.append((y[visible], low[visible], high[visible]))
             if thinned:
@@ -212,13 +214,14 @@ def _signs(marks: Sequence[Mark], middle: float) -> Figure:
     }
 
 
-def _runs(y: Floats, rows: RowTable) -> list[Places]:
-    """Split the indices of a line's numbers where the line breaks: at a new benchmark version, a missing number, or a
-    move to another GPU.
+def _runs(y: Floats, rows: RowTable, steps: Sequence[int]) -> list[Places]:
+    """Split the indices of a line's numbers where the line breaks: at a new benchmark version, a missing number, a
+    move to another GPU, or a step.
     """
     places = np.flatnonzero(~np.isnan(y))
     version, gpu = (rows.columns[name][places] for name in ("version", "gpu"))
-    turn = (np.diff(places) > 1) | (np.diff(version) != 0) | gpu_moves(gpu)
+    level = np.searchsorted(sorted(steps), rows.columns["commit"][places], "right")
+    turn = (np.diff(places) > 1) | (np.diff(version) != 0) | gpu_moves(gpu) | (np.diff(level) > 0)
     return np.split(places, np.flatnonzero(turn) + 1) if len(places) else []
 
 

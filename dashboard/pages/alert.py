@@ -13,12 +13,15 @@ from werkzeug.exceptions import BadRequest
 
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.request_checks import RequestSecurity, WriteError
-from dashboard.charts.alert_chart import LEVEL, before_and_after, member_chart
+from dashboard.charts.alert_chart import before_and_after
 from dashboard.charts.axes import sourced
-from dashboard.charts.theme import Scheme
+from dashboard.charts.series_figure import figure_height
+from dashboard.charts.theme import NEUTRAL, Scheme
+from dashboard.charts.trend import Figure
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
+from dashboard.pages.series_data import chart, view
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -36,6 +39,9 @@ from lockstep.record.series_name import SeriesName
 
 #: Maximum number of listed series.
 MOST_SERIES = 100
+
+#: Number of commits that the chart shows before the range.
+_BEFORE = 60
 
 _HEAD = ("Series", "Change", "95 % interval", "Still", "Last 3", "Sure", "Cause", "Quantity")
 
@@ -142,23 +148,9 @@ def body(
     if source:
         copy = html.Button("Copy as Markdown", type="button", className="copy", title="The whole story of the alert")
         parts.append(html.Div(copy, className="counts"))
-    figure = member_chart(results, alert, scheme)
-    if figure:
-        drawn = f"{alert.members[0].series.label} and the next worst" if len(figure["data"]) > 1 else "the worst series"
-        caption_texts = (_drawn(alert), f"{drawn}; the range is shaded")
-        caption = html.Figcaption([html.Span(text) for text in caption_texts])
-        commits = results.commits(alert.machine)
-        chart = graph(sourced(figure, alert.machine, commits), "The worst series over the commits")
-        parts.append(html.Figure([caption, chart], className="card tall"))
-        if samples := before_and_after(results, alert, scheme):
-            worse = {"higher": "left", "lower": "right"}.get(alert.members[0].better, "")
-            words = "before and after: each dot is one sample" + (f", {worse} is worse" if worse else "")
-            caption = html.Figcaption([mono(alert.members[0].series.label), words])
-            ends = [commit for commit in commits if commit.hash in (alert.before, alert.after)]
-            chart = graph(sourced(samples, alert.machine, ends), f"Samples of {alert.members[0].series.label}")
-            parts.append(html.Figure([caption, chart], className="card"))
     if alert.members:
         keys = keys_by_name(results, alert.machine)
+        parts += _charts(results, alert, _key_of(alert.members[0].series, keys), scheme)
         rows = [_series_row(member, alert, _key_of(member.series, keys)) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     parts += [*since(story, alert, results), *why(story, alert, source)]
@@ -202,12 +194,42 @@ def _last_measured(results: Results, alert: Alert) -> str:
     return f"{day(last.date)} at {last.short}; {later} did not measure it"
 
 
-def _drawn(alert: Alert) -> str:
-    """Return what the chart of an alert shows, for its caption."""
-    worst, level = alert.members[0], f"the median of the last {LEVEL} points before the range"
-    if worst.series.timed:
-        return f"Time against {level}, % (up is slower)"
-    return f"{worst.series.quantity} against {level}{', %' if worst.measure == 'ratio' else ''}"
+def _charts(results: Results, alert: Alert, key: SeriesKey | None, scheme: Scheme) -> list[Any]:
+    """Return the chart of the worst series, and its samples before and after; [] if the results lack the series."""
+    commits, worst = results.commits(alert.machine), alert.members[0]
+    figure = _trend(results, alert, key, scheme) if key else None
+    if figure is None:
+        return []
+    caption = html.Figcaption([mono(worst.series.label), html.Span("the worst series; the range is shaded")])
+    drawn = graph(figure, "The worst series over the commits", f"{figure_height(figure)}px")
+    parts = [html.Figure([caption, drawn], className="card series")]
+    if samples := before_and_after(results, alert, scheme):
+        worse = {"higher": "left", "lower": "right"}.get(worst.better, "")
+        words = "before and after: each dot is one sample" + (f", {worse} is worse" if worse else "")
+        ends = [commit for commit in commits if commit.hash in (alert.before, alert.after)]
+        drawn = graph(sourced(samples, alert.machine, ends), f"Samples of {worst.series.label}")
+        parts.append(html.Figure([html.Figcaption([mono(worst.series.label), words]), drawn], className="card"))
+    return parts
+
+
+def _trend(results: Results, alert: Alert, key: SeriesKey, scheme: Scheme) -> Figure | None:
+    """Return the chart of a series' own page around the range of an alert; ``None`` without a number there."""
+    place = {commit.hash: at for at, commit in enumerate(results.commits(alert.machine))}
+    measured = [place[commit] for commit in alert.commits if commit in place]
+    address = SeriesAddress(*key, quantity="error" if alert.members[0].series.checked else "")
+    shown = view(results, address, None)
+    first = next((point.commit for point, number in shown.points if number is not None), None)
+    if first is None or not measured:
+        return None
+    # A stored change does not know the first commit measured with it.
+    step = replace(alert.members[0], commit=results.commits(alert.machine)[measured[0]].hash)
+    shown = replace(shown, changes=(step,))
+    zoom = (max(first, measured[0] - _BEFORE) - 0.5, len(place) - 0.5)
+    figure = chart(results, replace(address, zoom=zoom), shown, scheme)
+    fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
+    ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
+    figure["layout"]["shapes"].append({"type": "rect", **fill, **ends})
+    return figure
 
 
 def _key_of(name: SeriesName, keys: Mapping[SeriesName, SeriesKey]) -> SeriesKey | None:

@@ -183,8 +183,8 @@ _BLANK: dict[str, Any] = {
 }
 
 
-def graph(figure: dict[str, Any] | None, label: str, **options: Any) -> Any:
-    """Return a chart that fills its parent; ``figure`` is ``None`` until a callback draws it.
+def graph(figure: dict[str, Any] | None, label: str, height: str = "100%", **options: Any) -> Any:
+    """Return a chart, by default as high as its parent; ``figure`` is ``None`` until a callback draws it.
 
     ``options`` are options of ``dcc.Graph``.
 
@@ -194,7 +194,7 @@ def graph(figure: dict[str, Any] | None, label: str, **options: Any) -> Any:
     """
     config: Any = GRAPH_CONFIG
     named: Any = {"role": "group", "aria-label": label}
-    style = {"height": "100%" if figure else "120px"}
+    style = {"height": height if figure else "120px"}
     chart = dcc.Graph(figure=figure or _BLANK, config=config, responsive=True, style=style, **options)
     return html.Div([chart], className="graph", tabIndex=0, **named)
 

@@ -73,7 +73,7 @@ def _written(element: Any, file_of: FileOf) -> Iterator[str]:
         yield from _written(given.get("children"), file_of)
     elif kind == "Graph":
         figure = escape(json.dumps(given["figure"], cls=PlotlyJSONEncoder, separators=(",", ":")))
-        yield f'<div class="dash-graph" data-figure="{figure}"></div>'
+        yield f'<div class="dash-graph" style="height:{given["style"]["height"]}" data-figure="{figure}"></div>'
     else:
         # A button acts on a server.
         tag = {"Link": "a", "Button": "span"}.get(kind, kind.lower())

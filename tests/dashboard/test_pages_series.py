@@ -43,10 +43,11 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert (mark["text"], mark["x"]) == (["▼ +6.9 %"], [39.5])
     for told in ("own commit", "Commit 40"):
         assert told in mark["hovertext"][0]
-    [line] = [trace for trace in figure["data"] if trace.get("name") == "triton"]
+    # Two levels, without a slope between them.
+    before, after = (trace for trace in figure["data"] if trace.get("name") == "triton")
     numbers = [number.value for _, number in seen.points]
-    assert line["y"] == pytest.approx(numbers)
-    assert line["x"] == list(range(COMMITS))
+    assert before["y"] + after["y"] == pytest.approx(numbers)
+    assert (before["x"], after["x"]) == (list(range(40)), list(range(40, COMMITS)))
     text = words(series.changes(results, ONE, seen))
     assert "Commit 40" in text
     assert "matmul machine code changed" in text

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from browser import served
-from dash import dcc
 from dash import html as elements
 from playwright.sync_api import expect
 from showcase import FAST, write_showcase
 
+from dashboard.pages.parts import graph
 from dashboard.snapshot import FOLDER, Snapshot
 from dashboard.snapshot.pages import _file
 from dashboard.snapshot.static_html import page
@@ -85,7 +85,7 @@ def test_the_pages_say_what_the_dashboard_says(site):
 def test_names_are_text_and_never_markup_or_an_address_elsewhere():
     hostile = '"><script>alert(1)</script>'
     body = elements.Div(
-        [hostile, elements.A("x", href="javascript:alert(1)"), dcc.Graph(figure={"data": [{"name": hostile}]})],
+        [hostile, elements.A("x", href="javascript:alert(1)"), graph({"data": [{"name": hostile}]}, hostile)],
         title=hostile,
     )
     text = page(hostile, body, [], hostile, lambda address: "")
