@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
-import numpy as np
 from flask import request
 from pydantic import BaseModel, ValidationError
 
@@ -249,14 +248,6 @@ def _named(results: Results, series: Series) -> dict[str, Any]:
     benchmark = results.benchmarks[series.benchmark]
     named = {"machine": series.machine, "benchmark": series.benchmark, "unit": benchmark.unit, "suite": benchmark.suite}
     return named | {"quantity": benchmark.quantity, "parameters": dict(series.axes)}
-
-
-def mean_speedup(results: Results, machine: str, suite: str, variant: str) -> float | None:
-    """Return the geometric mean of a variant's speedups, each case at its newest commit; ``None`` without numbers."""
-    series = results.series(machine=machine, suite=suite, quantity="speedup", axes={"variant": variant})
-    newest = [trend.value[np.isfinite(trend.value) & (trend.value > 0)][-1:] for trend in results.trends(series)]
-    values = np.concatenate([np.empty(0), *newest])
-    return float(np.exp(np.log(values).mean())) if len(values) else None
 
 
 def analysis_state(status: AnalysisStatus) -> str:

@@ -219,13 +219,6 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         value = f"{slower} slower" if slower else f"{open_count} open" if open_count else "steady"
         return _svg(badge(label, value, "bad" if slower else "plain" if open_count else "good"))
 
-    @api.route("/badge/speedup/<machine>/<suite>/<variant>.svg")
-    def speedup_badge(machine: str, suite: str, variant: str) -> Response:
-        mean = answers.mean_speedup(store.current(), machine, suite, variant)
-        value = "unknown" if mean is None else f"{mean:.2f}×"
-        kind: Kind = "plain" if mean is None else "good" if mean >= 1 else "bad"
-        return _svg(badge(f"{suite} {variant}", value, kind))
-
     @api.route("/healthz")
     @limiter.exempt
     def healthz() -> tuple[Response, int]:

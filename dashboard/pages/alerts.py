@@ -1,12 +1,11 @@
-"""The page of all alerts, open alerts first, filtered by state, family, machine and owner, in pages."""
+"""The page of all alerts, open alerts first, filtered by state, family, machine and owner."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
 
-import dash_mantine_components as dmc
-from dash import Dash, Input, Output, State, ctx, dcc, html
+from dash import Dash, Input, Output, State, dcc, html
 
 from dashboard.address import link, query_values
 from dashboard.pages.controls import choice, folded, menu, optional_menu, search_field
@@ -21,10 +20,10 @@ from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import also, amount, headline, location, status
 from lockstep.history.store import Store
 
-#: Rows per page.
+#: Maximum number of listed alerts.
 MOST = 100
 
-KEYS = ("state", "family", "machine", "owner", "search", "sort", "page")
+KEYS = ("state", "family", "machine", "owner", "search", "sort")
 
 _STATES = ("open", "muted", "resolved", "all")
 _SORTS: dict[Order, str] = {
@@ -55,21 +54,15 @@ def layout(service: AlertService | None, search: str) -> Any:
         menu("alerts-sort", "Sorted by", _SORTS, chosen["sort"] if chosen["sort"] in _SORTS else "urgent"),
         search_field("alerts-search", chosen["search"], "family, series …"),
     ]
-    page = int(chosen["page"]) if chosen["page"].isdecimal() and len(chosen["page"]) < 9 else 1
     return html.Main(
         [
             html.Div(
                 [html.H1("Alerts"), html.A("Feed", href=link("/feed.atom"), className="link")],
                 className="crumbs",
             ),
-            dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent", "page": 1}}),
+            dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent"}}),
             folded(controls, kind="filters"),
             loading(html.Div(waiting(), id="alerts-list")),
-            html.Div(
-                dmc.Pagination(id="alerts-page", total=1, value=max(page, 1), size="sm", siblings=1),
-                id="alerts-pages",
-                hidden=True,
-            ),
         ]
     )
 
@@ -80,9 +73,6 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService)
 
     @app.callback(
         Output("alerts-list", "children"),
-        Output("alerts-page", "total"),
-        Output("alerts-page", "value"),
-        Output("alerts-pages", "hidden"),
         *chosen,
         Input("version", "data"),
     )
@@ -93,34 +83,17 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService)
         owner: str | None,
         search: str | None,
         sort: str | None,
-        at: int | None,
         _version: str | None,
     ) -> Any:
         choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
         order: Order = sort if sort in _SORTS else "urgent"
-        # Another choice starts at its first page. A change of the address or of the alerts keeps the page.
-        moved = {trigger["prop_id"].partition(".")[0] for trigger in ctx.triggered} - {""}
-        chose = len(moved) == 1 and not moved & {"alerts-page", "version"}
-        start = 0 if chose else max(at or 1, 1) - 1
-        page = service.alerts.page(choice, order, MOST * start, MOST)
-        pages = max(-(-page.total // MOST), 1)
-        if start >= pages:
-            start = pages - 1
-            page = service.alerts.page(choice, order, MOST * start, MOST)
+        page = service.alerts.page(choice, order, 0, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
         findings.request_analysis(store.current())
         trouble = service.trouble or findings.trouble
         message = trouble or ("New results are being analysed." if findings.analysing else "")
-        parts = listed(
-            page,
-            "" if any((family, machine, owner, search)) else state,
-            start,
-            everything,
-            message,
-            now_ms(),
-            bool(trouble),
-        )
-        return parts, pages, start + 1, pages == 1
+        state = "" if any((family, machine, owner, search)) else state
+        return listed(page, state, everything, message, now_ms(), bool(trouble))
 
     path = State("alerts-path", "data")
     in_browser(app, "address", Output("alerts-path", "modified_timestamp"), *chosen, path)
@@ -135,21 +108,12 @@ def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "
     return Choice(states, family, machine, owner, search)
 
 
-def listed(
-    page: Page,
-    state: str,
-    start: int,
-    everything: int,
-    message: str,
-    now: int,
-    failing: bool = False,
-) -> list[Any]:
-    """Return one page of the filtered alerts as a table, below a line that counts them.
+def listed(page: Page, state: str, everything: int, message: str, now: int, failing: bool = False) -> list[Any]:
+    """Return the filtered alerts as a table, below a line that counts them.
 
     Args:
-        page: the alerts of this page, and the number of all that match the filters.
+        page: the first of the alerts that match the filters, and the number of all of them.
         state: the selected state: "open", "muted", "resolved" or "all"; "" with other filters.
-        start: index of the page, from 0.
         everything: number of all alerts, without filters.
         message: a notice if the analysis is pending or fails, otherwise "".
         now: the time in ms since 1970, for the ages.
@@ -160,7 +124,7 @@ def listed(
         return [html.P(message, className="failure", role="alert")] if failing else [waiting(message)]
     counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
     if page.total > MOST:
-        counted += f"; number {MOST * start + 1} to {MOST * start + len(page.alerts)}"
+        counted += f"; the first {MOST} are listed, the filters find the others"
     parts: list[Any] = [
         html.P(" ".join(part for part in (counted and f"{counted}.", message) if part), className="said")
     ]

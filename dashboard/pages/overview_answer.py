@@ -26,8 +26,8 @@ from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 
-#: Maximum number of alerts listed, and of other machines with open alerts.
-MOST_NEWS, MOST_ELSEWHERE = 3, 4
+#: Maximum number of alerts listed.
+MOST_NEWS = 3
 
 NO_ALERTS = OpenAlerts((), {}, {})
 
@@ -87,32 +87,28 @@ def answer(
     is_time = np.array([kind in _TIMES for kind in kinds], dtype=bool)
     slow, other = worse.select(np.flatnonzero(is_time)), worse.select(np.flatnonzero(~is_time))
     failed, changed = int(timed.news.sum()), timed.select(np.flatnonzero(timed.are("changed")))
-    parts: list[Any] = []
+    known = f"{count(alerts.total, 'alert')} {'is' if alerts.total == 1 else 'are'} open" if alerts.total else ""
+    clauses: list[list[Any]] = []
     if len(slow):
         numbers = Counter(kind for kind in kinds if kind in _TIMES).most_common()
         text = " and ".join(f"{count(number, 'slowdown')} of {label(kind)}" for kind, number in numbers)
-        parts += [text, *_largest(slow, alerts)]
+        clauses.append([text, *_largest(slow, alerts)])
     if len(other):
-        parts += ["; " if parts else "", f"{count(len(other), 'other number')} became worse", *_largest(other, alerts)]
+        clauses.append([f"{count(len(other), 'other number')} became worse", *_largest(other, alerts)])
     if failed:
-        parts += ["; " if parts else "", f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"]
+        clauses.append([f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"])
     if len(changed):
         text = f"{count(len(changed), 'number')} changed whose better direction nobody has stated"
-        parts += ["; " if parts else "", text, *_largest(changed, alerts)]
+        clauses.append([text, *_largest(changed, alerts)])
     if silent.any():
-        parts += ["; " if parts else "", count(int(silent.sum()), "muted slowdown")]
-    known = f"{count(alerts.total, 'alert')} {'is' if alerts.total == 1 else 'are'} open" if alerts.total else ""
-    if parts:
+        clauses.append([count(int(silent.sum()), "muted slowdown")])
+    if clauses:
         # A number that changed may be a slowdown, if its direction is unknown.
-        none = "no new slowdown; " if known else "nothing got slower; "
-        start = [] if len(slow) or len(changed) else [none]
-        return [
-            f"On {machine} since {when}: ",
-            *start,
-            *parts,
-            *([f"; {known}"] if known and not len(slow) else []),
-            ".",
-        ]
+        if not len(slow) and not len(changed):
+            clauses.insert(0, ["no new slowdown" if known else "nothing got slower"])
+        if known and not len(slow):
+            clauses.append([known])
+        return [f"On {machine} since {when}: ", *[part for one in clauses for part in ("; ", *one)][1:], "."]
     compared = ~np.isnan(timed.worse)
     if not compared.any():
         return [f"Nothing can be compared on {machine} since {when}: no series was measured at both commits."]
@@ -218,7 +214,7 @@ def _button(kind: str, text: str) -> Any:
 
 
 def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[Any]:
-    """Return the most urgent open alerts of the machine, one line each, and the counts on other machines."""
+    """Return the most urgent open alerts of the machine, one line each, with links to all of them and to muted ones."""
     lines = [_line(results, alert) for alert in open_alerts.first]
     more: list[Any] = []
     if open_alerts.total > len(open_alerts.first):
@@ -230,13 +226,6 @@ def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[A
             " · " if more else "",
             dcc.Link(text, href=link("/alerts", state="muted", machine=machine), className="link"),
         ]
-    elsewhere = sorted(open_alerts.elsewhere.items(), key=lambda entry: (-entry[1], entry[0]))
-    for name, number in elsewhere[:MOST_ELSEWHERE]:
-        more += [" · " if more else "", f"{whole(number)} open on "]
-        more.append(dcc.Link(name, href=OverviewAddress(name).link(), className="link mono"))
-    if len(elsewhere) > MOST_ELSEWHERE:
-        text = f"{len(elsewhere) - MOST_ELSEWHERE} more machines"
-        more += [" · ", dcc.Link(text, href=link("/alerts", state="open"), className="link")]
     if more:
         lines.append(html.Li(more, className="dim"))
     if open_alerts.first:

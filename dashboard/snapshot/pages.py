@@ -142,7 +142,7 @@ class Snapshot:
 
     def list_of_alerts(self) -> Any:
         """Return the page that lists the alerts."""
-        rows = alerts.listed(self.alerts, "all", 0, self.alerts.total, "", self.now)
+        rows = alerts.listed(self.alerts, "all", self.alerts.total, "", self.now)
         return html.Main([html.H1("Alerts"), *rows])
 
     def commit(self, machine: str, one: Commit) -> Any:
