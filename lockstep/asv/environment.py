@@ -287,6 +287,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
                 variants = self._planned.setdefault((suite, case, l2), [])
                 if variant not in variants:
                     variants.append(variant)
+            if left_out := sorted(set(self._options.costs).difference(*self._costs.values())):
+                self._say(f"--bench selects no series of {', '.join(left_out)}: leave the quantity out of the pattern")
         return self._planned
 
     def _planned_cases(self) -> dict[tuple[str, str, str], Planned]:

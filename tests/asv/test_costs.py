@@ -56,6 +56,11 @@ def test_a_commit_has_the_costs_that_its_run_asked_for_or_its_suite_states(proje
     assert costs == [{"behind", "behind_speedup"}, set(), {"behind", "behind_speedup"}]
 
 
+def test_costs_that_the_pattern_leaves_out_are_named(project):
+    done = project.lockstep("run", "HEAD^!", "--dry-run", "--bench", "product.latency", "--costs", "host", "behind")
+    assert "--bench selects no series of behind, host: leave the quantity out of the pattern" in done.stdout
+
+
 def test_costs_that_were_asked_for_once_stay_series(project):
     table = json.loads((project.root.parent / "unstated.json").read_text())
     assert {name for name in table if name.startswith("product.")} >= {"product.behind", "product.host"}
