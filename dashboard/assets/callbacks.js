@@ -117,7 +117,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
   if (event.key === "?") return lockstepKeys();
   if (event.target.closest("dialog[open]")) return;
-  const name = ["overview-grid", "commit-grid"].find((one) => document.getElementById(one));
+  const name = document.getElementById("overview-grid") && "overview-grid";
   const row = (step) => {
     if (name) {
       const api = dash_ag_grid.getApi(name);

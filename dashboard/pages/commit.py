@@ -12,36 +12,32 @@ import numpy as np
 from dash import Dash, Input, Output, dcc, html
 from numpy.typing import NDArray
 
-from dashboard.address import CommitAddress, FamilyAddress, link
+from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress, link
 from dashboard.pages.controls import search_field
-from dashboard.pages.parts import back_link, commit_link, count, day, loading, mono, notice, table, waiting
-from dashboard.pages.series_grid import (
-    Column,
-    Columns,
-    case_column,
-    cells,
-    first_rows,
-    grid,
-    grid_function,
-    matching,
-    number,
-    open_rows,
-    or_none,
-    percents,
-    series_columns,
-    text,
+from dashboard.pages.parts import (
+    back_link,
+    commit_link,
+    count,
+    day,
+    loading,
+    mono,
+    notice,
+    plain_number,
+    table,
+    verdict_change,
+    waiting,
 )
+from dashboard.pages.series_grid import matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
-from lockstep.alerts.text import span
+from lockstep.alerts.text import change, span
 from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row import described
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
-from lockstep.history.model import Commit, Floats, Run, SeriesKey
+from lockstep.history.model import Commit, Floats, Run
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -50,8 +46,11 @@ from lockstep.processes.git import Git
 #: Seconds that git may take to tell the author.
 _TIMEOUT_S = 5.0
 
-#: Maximum number of families that have a card.
-MOST_FAMILIES = 60
+#: Maximum number of listed families, and of listed series.
+MOST_FAMILIES, MOST_SERIES = 60, 100
+
+# A phone shows only the first columns.
+_HEAD = ("Family", "Variant and case", "Change", "Verdict", "L2", "Quantity", "Before", "Now", "95 % interval", "Why")
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
@@ -61,7 +60,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
     machines = [name for name in results.machines if results.run_at(name, commit.hash)]
     machine = address.machine if address.machine in machines else machines[0]
-    run, keys = results.run_at(machine, commit.hash), rows_at(results, machine, commit.hash).keys
+    run = results.run_at(machine, commit.hash)
     assert run is not None
     return html.Main(
         [
@@ -92,8 +91,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
             ),
             loading(html.Div(waiting(), id="commit-families")),
             html.Div(search_field("commit-search"), className="controls"),
-            grid("commit-grid", _grid_columns(keys), len(keys), "No series match."),
-            html.P(id="commit-more", className="dim"),
+            loading(html.Div(waiting(), id="commit-series")),
         ]
     )
 
@@ -116,18 +114,13 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         return families(compared(stored)), _author(findings.repo, stored["commit"])
 
     @app.callback(
-        Output("commit-grid", "rowData"),
-        Output("commit-more", "children"),
+        Output("commit-series", "children"),
         Input("commit-address", "data"),
         Input("commit-search", "value"),
         Input("version", "data"),
     )
-    def rows(stored: dict[str, str], search: str | None, _version: str | None) -> tuple[list[dict[str, Any]], str]:
-        comparison = compared(stored)
-        shown, more = first_rows(matching(comparison, comparison.differences.verdict, search or ""))
-        return cells(columns(shown)), more
-
-    open_rows(app, "commit-grid")
+    def list_series(stored: dict[str, str], search: str | None, _version: str | None) -> list[Any]:
+        return listed(compared(stored), search or "")
 
 
 def find(results: Results, text: str) -> Commit | None:
@@ -229,60 +222,50 @@ def _machines(commit: Commit, chosen: str, machines: Sequence[str]) -> list[Any]
     return parts
 
 
-def _quantities(comparison: CommitComparison) -> list[str]:
-    rows, codes = comparison.rows, comparison.differences.quantity.tolist()
-    shown = (described(rows[place : place + 1], PARTS[code]) for place, code in enumerate(codes))
-    return [f"{quantity.label} {quantity.unit}".strip() for quantity in shown]
+def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
+    """Return a table of the series that match a search, the loudest verdicts first; "" matches all."""
+    found = comparison.select(matching(comparison.rows, comparison.differences.verdict, search))
+    if not len(found):
+        return [html.P("No series match.", className="dim")]
+    parts = [table(_HEAD, _rows(found.select(np.arange(min(len(found), MOST_SERIES)))), "Series, the loudest first")]
+    if len(found) > MOST_SERIES:
+        text = f"The first {MOST_SERIES} of {whole(len(found))} series: search for others."
+        parts.append(html.P(text, className="dim"))
+    return parts
+
+
+def _rows(comparison: CommitComparison) -> list[list[Any]]:
+    differences, rows = comparison.differences, comparison.rows
+    now = _numbers(rows, comparison)
+    before = np.full(len(rows), math.nan)
+    if len(differences.before):
+        earlier = _numbers(differences.before.select(np.maximum(differences.earlier, 0)), comparison)
+        before = np.where(differences.earlier < 0, math.nan, earlier)
+    moved = differences.of_number(differences.worse)
+    columns = (rows.keys, differences.verdict, differences.quantity, moved, before, now, *differences.interval)
+    cells = []
+    for place, (key, code, part, size, *numbers, low, high) in enumerate(zip(*columns, strict=True)):
+        verdict, unit = LOUDEST[code], rows.units[place]
+        quantity = described(rows[place : place + 1], PARTS[part])
+        times = differences.times.get(place)
+        why = filter(None, (rows.reason(place), times and times.text, rows.columns["note"][place]))
+        cells.append(
+            [
+                html.Td(dcc.Link(key.suite, href=SeriesAddress(*key).link(), className="link row")),
+                html.Td([html.Div(text) for text in (key.variant, key.case) if text], className="mono shape"),
+                verdict_change(verdict, "–" if math.isnan(size) else change(size)),
+                html.Td(f"{SIGNS[verdict]} {word(verdict, unit)}", className="failed" if verdict == "failed" else ""),
+                html.Td(key.l2),
+                html.Td(f"{quantity.label} {quantity.unit}".strip(), className="dim"),
+                *(html.Td("–" if math.isnan(one) else plain_number(one), className="number") for one in numbers),
+                html.Td("–" if math.isnan(low) else span(low, high), className="number dim"),
+                html.Td(". ".join(why), className="dim wide"),
+            ]
+        )
+    return cells
 
 
 def _numbers(rows: RowTable, comparison: CommitComparison) -> Floats:
     """Return each row's number in the quantity that is compared."""
     quantity = comparison.differences.quantity
     return np.select([quantity == code for code in range(len(PARTS))], [rows.measured(part) for part in PARTS], np.nan)
-
-
-def _before(comparison: CommitComparison) -> list[float | None]:
-    differences = comparison.differences
-    if not len(differences.before):
-        return [None] * len(comparison)
-    numbers = _numbers(differences.before.select(np.maximum(differences.earlier, 0)), comparison)
-    return or_none(np.where(differences.earlier < 0, np.nan, numbers))
-
-
-def columns(comparison: CommitComparison) -> Columns:
-    """Return the values of the grid's rows."""
-    differences = comparison.differences
-    low, high = differences.interval
-    ends = zip(low.tolist(), high.tolist(), strict=True)
-    verdicts = [LOUDEST[code] for code in differences.verdict.tolist()]
-    return {
-        **series_columns(differences, differences.verdict),
-        "quantity": _quantities(comparison),
-        "before": _before(comparison),
-        "now": or_none(_numbers(comparison.rows, comparison)),
-        "change": percents(differences.of_number(differences.worse)),
-        "change_low": percents(low),
-        "change_high": percents(high),
-        "interval": ["" if math.isnan(start) else span(start, end).removesuffix(" %") for start, end in ends],
-        "verdict": [word(verdict, unit) for verdict, unit in zip(verdicts, comparison.rows.units, strict=True)],
-        "sign": [SIGNS[verdict] for verdict in verdicts],
-    }
-
-
-def _grid_columns(keys: Sequence[SeriesKey]) -> list[Column]:
-    return [
-        text("family", "Family", 174, pinned="left", cellRenderer="SeriesLink"),
-        number("change", "Change %", 98, cellRenderer="Change"),
-        text("variant", "Variant", 104, cellClass="mono"),
-        case_column(keys),
-        text("l2", "L2", 58),
-        text("quantity", "Quantity", 96, cellClass="dim"),
-        number("before", "Before", 86, valueFormatter=grid_function("general")),
-        number("now", "Now", 80, valueFormatter=grid_function("general")),
-        text("interval", "Interval %", 122, cellClass="number dim"),
-        text("verdict", "Verdict", 126),
-        # Shows whether a ratio moved because of its kernel or its baseline.
-        number("own_change", "Own time %", 106, valueFormatter=grid_function("signed"), cellClass="number dim"),
-        number("baseline_change", "Baseline %", 98, valueFormatter=grid_function("signed"), cellClass="number dim"),
-        text("state", "State", 84, cellRenderer="State", tooltipField="why"),
-    ]

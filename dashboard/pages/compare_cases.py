@@ -14,13 +14,13 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout
 from dashboard.charts.trend import Figure
-from dashboard.pages.parts import change_cell, table
+from dashboard.pages.parts import table, verdict_change
 from lockstep.alerts.text import change, span
 from lockstep.alerts.text import change as of_log
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
 from lockstep.compare.two_sides import Pair, Side
-from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, SIGNS, word
+from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
 from lockstep.record.quantity import EXACT, QUANTITIES
 
 _SYMBOLS = {
@@ -143,5 +143,4 @@ def _change(pair: Pair) -> Any:
     size = of_log(pair.log) if math.isfinite(pair.log) else "–"
     if pair.difference:
         size = f"{SHOWN_AS.get(pair.unit, ('', 1.0))[1] * pair.difference:+.4g}".replace("-", "−")
-    sense = next((sense for sense, verdict in OF_SENSE.items() if verdict == pair.verdict), None)
-    return html.Td(size, className="number dim") if sense is None else change_cell(sense, size)
+    return verdict_change(pair.verdict, size)

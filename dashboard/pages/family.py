@@ -27,7 +27,18 @@ from dashboard.pages.family_trends import (
     selected_cases,
     trends,
 )
-from dashboard.pages.parts import back_link, count, graph, in_browser, loading, mono, notice, table, waiting
+from dashboard.pages.parts import (
+    back_link,
+    count,
+    graph,
+    in_browser,
+    loading,
+    mono,
+    notice,
+    plain_number,
+    table,
+    waiting,
+)
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -275,11 +286,6 @@ def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -
     return table(_HEAD, [_cells(row) for row in rows], count(len(rows), "series"), "numbers")
 
 
-def _plain(value: float) -> str:
-    """Format a value. A whole number has no decimals."""
-    return significant(value, 4) if value % 1 else whole(value)
-
-
 def _cells(row: Row) -> list[Any]:
     def number(quantity: str, formatted: Callable[[float], str], interval: bool = False) -> Any:
         measured = row.measured(quantity)
@@ -300,7 +306,7 @@ def _cells(row: Row) -> list[Any]:
         # Benchmarks of other projects have no variants, and may have no cases.
         html.Td(mono(row.case) if row.variant else linked(row.case or row.suite), className="shape"),
         html.Td(linked(row.variant) if row.variant else ""),
-        number(VALUE, lambda value: f"{_plain(value)} {row.unit}".strip()),
+        number(VALUE, lambda value: f"{plain_number(value)} {row.unit}".strip()),
         number("latency", partial(significant, count=4), interval=True),
         number("speedup", partial(significant, count=4), interval=True),
         number("floor", "{:.1f}".format),

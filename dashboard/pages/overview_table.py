@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from dash import Dash, Input, Output
 
+from dashboard.address import SeriesAddress
 from dashboard.pages.overview_choice import Choice, chosen, of_choice
 from dashboard.pages.series_grid import (
+    MOST_ROWS,
     Column,
-    Columns,
     case_column,
-    cells,
-    first_rows,
     grid_function,
     matching,
     number,
     or_none,
-    percents,
-    series_columns,
+    states_of,
     text,
 )
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount
+from lockstep.compare.number_format import whole
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
@@ -94,16 +93,15 @@ _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 
 
 def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
-    """Return the table's rows for these statuses: one mapping from column to value each, with the sparkline.
+    """Return the table's rows for these statuses: the values by column, without missing ones.
 
-    The numbers of a series are those of its newest commit, in the units of the columns.
+    Numbers are those of a series' newest commit in the units of the columns, changes in percent.
     """
-    keys = statuses.rows.keys
-    # The trends of all series serve every choice; of a wide machine only those of the shown rows are read.
-    every = results.keys(machine).keys
-    past = _past(results, machine, tuple(every if len(every) <= MANY_SERIES else keys))
-    rows = zip(cells(columns_of(machine, statuses)), keys, strict=True)
-    return [row | {"trend": past.get(key, ())} for row, key in rows]
+    columns = _values(results, machine, statuses)
+    return [
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        for row in zip(*columns.values(), strict=True)
+    ]
 
 
 @remembered
@@ -154,9 +152,9 @@ def columns(rows: RowTable) -> list[Column]:
     ]
 
 
-def columns_of(machine: str, statuses: Statuses) -> Columns:
-    """Return the values of the grid's rows: numbers in the units of the columns, and changes in percent."""
-    rows, differences = statuses.rows, statuses.differences
+def _values(results: Results, machine: str, statuses: Statuses) -> Mapping[str, Sequence[Any]]:
+    """Return the values of all rows, by column; ``None`` for a row without a value."""
+    rows, keys, differences = statuses.rows, statuses.rows.keys, statuses.differences
     intervals = {name: [or_none(numbers) for numbers in rows.interval(name)] for name in _SHOWN}
     ends = [end.copy() for end in differences.interval]
     for end in ends:
@@ -169,17 +167,35 @@ def columns_of(machine: str, statuses: Statuses) -> Columns:
         for place, absent in enumerate(unknown)
     ]
     verdicts = [LOUDEST[code] for code in statuses.verdict.tolist()]
+    times = [differences.times.get(place) for place in range(len(rows))]
+    notes = rows.columns["note"].tolist()
+    reasons = ((rows.reason(at), one.text if one else "", notes[at]) for at, one in enumerate(times))
+    # The trends of all series serve every choice; of a wide machine only those of the shown rows are read.
+    every = results.keys(machine).keys
+    past = _past(results, machine, tuple(every if len(every) <= MANY_SERIES else keys))
     return {
-        **series_columns(differences, statuses.verdict),
-        "machine": [machine] * len(statuses),
+        # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
+        "id": ["\n".join((*key[1:], verdict)) for key, verdict in zip(keys, verdicts, strict=True)],
+        "href": [SeriesAddress(*key).link() for key in keys],
+        "machine": [machine] * len(rows),
+        "family": [key.suite for key in keys],
+        "variant": [key.variant for key in keys],
+        "case": [key.case for key in keys],
+        "l2": [key.l2 for key in keys],
+        "state": states_of(rows),
         "commit": rows.short_commits,
         **{name: numbers[0] for name, numbers in intervals.items()},
         **{f"{name}_low": intervals[name][1] for name in ("latency", "speedup")},
         **{f"{name}_high": intervals[name][2] for name in ("latency", "speedup")},
         "unit": rows.units,
-        "change": percents(statuses.moved),
-        "change_low": percents(ends[0]),
-        "change_high": percents(ends[1]),
+        "trend": [past.get(key, ()) for key in keys],
+        **{
+            name: or_none(100 * np.expm1(logs))
+            for name, logs in (("change", statuses.moved), ("change_low", ends[0]), ("change_high", ends[1]))
+        },
+        "own_change": [100 * math.expm1(one.own) if one else None for one in times],
+        "baseline_change": [100 * math.expm1(one.baseline) if one else None for one in times],
+        "why": [". ".join(filter(None, parts)) for parts in reasons],
         "verdict": verdicts,
         "difference": texts,
         "sign": [
@@ -212,17 +228,15 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        shown, more = first_rows(_found(results, choice, search))
-        return cells_of(results, machine, shown), more
+        found = _ordered(results, choice)
+        if search and search.strip():
+            found = found.select(matching(found.rows, found.verdict, search))
+        text = f"The first {whole(MOST_ROWS)} of {whole(len(found))} series: search for others."
+        shown = found.select(np.arange(min(len(found), MOST_ROWS)))
+        return cells_of(results, machine, shown), text if len(found) > MOST_ROWS else ""
 
 
 @remembered
 def _ordered(results: Results, choice: Choice) -> Statuses:
     """Return the statuses of the chosen series in the order of the table."""
     return in_order(of_choice(results, choice))
-
-
-def _found(results: Results, choice: Choice, search: str | None) -> Statuses:
-    """Return the statuses of the chosen series that match the search, in the order of the table."""
-    ordered = _ordered(results, choice)
-    return matching(ordered, ordered.verdict, search or "")

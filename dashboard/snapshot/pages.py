@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 from dash import html
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, parse
@@ -29,8 +28,7 @@ from dashboard.pages.overview_choice import (
     shown_quantity,
 )
 from dashboard.pages.overview_families import shown_suites
-from dashboard.pages.parts import commit_line, commit_link, minus, mono, table
-from dashboard.pages.series_grid import cells
+from dashboard.pages.parts import commit_line, commit_link, mono
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -42,15 +40,14 @@ from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.shown_quantities import quantities_of
-from lockstep.compare.verdict import CHANGED, LOUDEST
 from lockstep.history.display_names import natural
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.notify.published_site import AnalysedProject
 from lockstep.suite.thresholds import FILE, Thresholds
 
-#: Maximum number of alerts with a page, of commits with a page per machine, and of rows on a commit's page.
-MOST_ALERTS, MOST_COMMITS, MOST_ROWS = 100, 50, 200
+#: Maximum number of alerts with a page, and of commits with a page per machine.
+MOST_ALERTS, MOST_COMMITS = 100, 50
 
 _NAVIGATION = {
     **{"Overview": "/", "Alerts": "/alerts", "Commits": "/commits", "Machines": "/machines"},
@@ -150,21 +147,11 @@ class Snapshot:
         found = compare_commit(
             self.results, machine, one.hash, self.findings.of_machine(self.results, machine), self.thresholds
         )
-        loud = [LOUDEST.index(verdict) for verdict in ("failed", *CHANGED, "new")]
-        shown = found.select(np.flatnonzero(np.isin(found.differences.verdict, loud))[:MOST_ROWS])
-        rows = []
-        for place, row in enumerate(cells(commit.columns(shown))):
-            size = minus(f"{row['change']:+.1f} %") if "change" in row else ""
-            words, verdict = f"{row['sign']} {row['verdict']} {size}", LOUDEST[shown.differences.verdict[place]]
-            texts = (row["family"], row["variant"], f"{row['case']} {row['l2']}", words, shown.rows.reason(place))
-            kind = verdict if verdict in ("failed", "slower", "faster") else ""
-            rows.append([html.Td(text, className=kind if text == words else "") for text in texts])
-        changed = [table(("Family", "Variant", "Case", "Change", "Why"), rows, "Changes")] if rows else []
         return html.Main(
             [
                 html.H1([*commit_line(one), " on ", mono(machine)], className="answer"),
                 *commit.families(found),
-                *(changed or [html.P("No series changed, failed or began.", className="said")]),
+                *commit.listed(found),
             ]
         )
 

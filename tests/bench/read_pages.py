@@ -134,7 +134,7 @@ class Reader:
             hashes = [one["hash"] for one in json.loads(self.get(f"/api/v1/commits/{quote(machine)}"))]
             at = {"commit": self.draw.choice(hashes), "machine": machine}
             self.timed("commit", "commit-families.children", {"commit-address.data": at})
-            self.timed("commit rows", "commit-grid.rowData", {"commit-address.data": at})
+            self.timed("commit rows", "commit-series.children", {"commit-address.data": at})
             sides = {"compare-bm.value": machine, "compare-hm.value": machine, "compare-quantity.value": "latency"}
             sides |= {"compare-bc.value": self.draw.choice(hashes), "compare-hc.value": hashes[-1]}
             self.timed("compare", "compare-body.children", {**sides, "colours.data": "light"})

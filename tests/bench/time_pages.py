@@ -154,7 +154,7 @@ def ask(results: Results, machine: str, reader: Reader, only: Sequence[str] | No
         return (
             reader.ask("page.children", there)
             if page
-            else reader.ask("commit-grid.rowData", {"commit-address.data": vars(at)})
+            else reader.ask("commit-series.children", {"commit-address.data": vars(at)})
         )
 
     questions: dict[str, Callable[[], object]] = {

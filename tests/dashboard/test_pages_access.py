@@ -9,7 +9,7 @@ READY = {
     "overview": ".grid .ag-row",
     "family": "#family-latest tbody tr",
     "series": "#series-table tbody tr",
-    "commit": ".grid .ag-row",
+    "commit": "#commit-series tbody tr",
     "compare": "#compare-body tbody tr",
     "alerts": "#alerts-list tbody tr",
     "alert": "#alert-body tbody tr",
@@ -19,7 +19,7 @@ READY = {
 
 #: Pages with a filter, and pages with a table of links.
 FILTERED = {"overview", "family", "commit", "compare", "alerts"}
-WALKED = {"family", "series", "compare", "alerts", "alert", "machines"}
+WALKED = {"commit", "family", "series", "compare", "alerts", "alert", "machines"}
 
 #: What a page offers to a keyboard; a table is entered once and walked from there.
 OFFERED = """() => [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]

@@ -11,6 +11,7 @@ from test_dashboard_app import call
 from test_pages_overview import shown
 
 from dashboard.address import CommitAddress, parse
+from dashboard.pages import commit
 from dashboard.server.app import create_app, page
 from lockstep.compare.at_commit import compare_commit
 from lockstep.history.row_keys import PARTS
@@ -56,9 +57,15 @@ def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     assert title == f"{at.short} {FAST} · Lockstep"
     client = create_app(store, findings=findings).server.test_client()
     address = {"commit": at.hash, "machine": FAST}
-    first = call(client, "commit-grid.rowData", address, "", None)["commit-grid"]["rowData"][0]
-    assert (first["verdict"], first["sign"], first["quantity"]) == ("slower", "▼", "Speedup ×")
-    assert first["before"] == pytest.approx(1.5, rel=0.01)
+    told = compared(shown, STEP)
+    [card] = commit.listed(told)
+    _, head, body = card.children.children
+    first = dict(zip((cell.children for cell in head.children.children), body.children[0].children, strict=True))
+    assert (first["Verdict"].children, first["Quantity"].children) == ("▼ slower", "Speedup ×")
+    assert float(first["Before"].children) == pytest.approx(1.5, rel=0.01)
+    assert len(body.children) == len(told)
+    text = words(call(client, "commit-series.children", address, "torch", None)["commit-series"]["children"])
+    assert text.count('"Tr"') == 1 + sum(one.row.variant == "torch" for one in each(told))
     told = words(call(client, "commit-families.children", address, None)["commit-families"]["children"])
     assert '"\\u25bc slower"' in told
     assert '{"children": "3", "className": "number slower"}' in told
