@@ -89,8 +89,10 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
     )
     assert "changes count from 0.25 % (up to 2 % where noise or a rule asks for it) on" in " ".join(remarks(widened))
     # What an undecided case would have taken says nothing of the others.
-    undecided = report(verdict("same", 0.0), verdict("unsure", case="M=1", min_effect=0.5))
-    assert "0.25 % (1 same, 1 unsure)" in headline(undecided)
+    undecided = report(verdict("same", 0.0), verdict("unsure", case="M=1", min_effect=0.5, reason="too noisy: 3 %"))
+    assert headline(undecided) == (
+        "Nothing slower by more than 0.25 % in 1 of 2 cases; the others have no verdict: too noisy (1 same, 1 unsure)."
+    )
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
     skipped = report(verdict("same", case="M=1"), verdict("na", variant="planes", reason="Triton finds no GPU here"))
     assert headline(skipped) == (

@@ -180,7 +180,8 @@ def headline(report: Report) -> str:
         parts.append(f"no case that the change can touch was judged: {report.unjudged}")
         return _sentence(parts, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
-        parts.append(f"nothing {'else ' if accepted or report.unrun else ''}slower by more than {counts_from(report)}")
+        other = "else " if accepted or report.unrun else ""
+        parts.append(f"nothing {other}slower by more than {counts_from(report)}{_share(report)}")
     elif not slower and report.of("new") and not failed:
         parts.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
     elif not slower and not report.absent and not report.unrun:
@@ -193,6 +194,15 @@ def headline(report: Report) -> str:
     if refused:
         parts.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
     return _sentence(parts, report)
+
+
+def _share(report: Report) -> str:
+    """Return how many cases have a verdict, and the commonest reason of the others; "" if all have one."""
+    if not (unsure := report.of("unsure")):
+        return ""
+    decided = len(report.of("same", "faster", "slower"))
+    [(reason, _)] = Counter(_why_not(verdict).partition(";")[0].partition(":")[0] for verdict in unsure).most_common(1)
+    return f" in {decided} of {decided + len(unsure)} cases; the others have no verdict: {reason}"
 
 
 def _of_errors(verdicts: Sequence[Verdict]) -> list[str]:
