@@ -48,7 +48,7 @@ MOST_ALERTS = 50
 
 def layout(results: Results, address: SeriesAddress) -> Any:
     """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
-    key = results.current(key_at(address))
+    key = key_at(address)
     address = replace(address, machine=key.machine, suite=key.suite, case=key.case)
     machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
     if key.machine not in machines:

@@ -134,52 +134,35 @@ def _unused_name(name: str, used_names: set[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Folders:
-    """The machine of each folder.
+class JoinedFolders:
+    """The machines that rules of thresholds.toml join.
 
     Attributes:
         machine: the name of the machine, by folder; folders that are not joined are left out.
-        ruled: the rule by which each of these machines was joined, by the machine's name.
-        refused: why rules were not applied, as sentences.
+        refused: a sentence for each rule that names no folder.
     """
 
     machine: Mapping[str, str]
-    ruled: Mapping[str, Same]
     refused: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the joined machines."""
+        return frozenset(self.machine.values())
 
     def of(self, folder: str) -> str:
         """Return the machine of a folder."""
         return self.machine.get(folder, folder)
 
-    def apart(self, names: Mapping[str, str]) -> list[str]:
-        """Return a sentence for each rule whose machines could not be joined completely.
 
-        Args:
-            names: the machine of each folder's machine, by the name that pages show.
-        """
-        said = []
-        for name, rule in self.ruled.items():
-            shown = sorted(shown for shown, folder in names.items() if folder == name)
-            if len(shown) > 1:
-                said.append(
-                    f"{rule.where}: {', '.join(shown)} stay apart, because their hardware or environment differs "
-                    "and they have points at the same commit"
-                )
-        return said
-
-
-def joined_folders(folders: Collection[str], rules: Sequence[Same]) -> Folders:
-    """Return the machine of each folder that a rule of thresholds.toml joins with others."""
+def joined_folders(folders: Collection[str], rules: Sequence[Same]) -> JoinedFolders:
+    """Return the machines that the rules join."""
     machine: dict[str, str] = {}
-    ruled: dict[str, Same] = {}
     refused: list[str] = []
     for rule in rules:
-        if rule.kind != "machine":
-            continue
         old = [name for name in sorted(folders) if any(fnmatch.fnmatchcase(name, glob) for glob in rule.was)]
         if not old:
             refused.append(f"{rule.where}: was names no machine of these results: {', '.join(rule.was)}")
             continue
-        machine |= dict.fromkeys((*old, rule.name), rule.name)
-        ruled[rule.name] = rule
-    return Folders(machine, ruled, tuple(refused))
+        machine |= dict.fromkeys((*old, rule.machine), rule.machine)
+    return JoinedFolders(machine, tuple(refused))

@@ -10,12 +10,12 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.history.display_names import natural
+from lockstep.history.display_names import axes, natural
 from lockstep.history.model import Commit, Series
 from lockstep.history.reader import Source
 from lockstep.history.row_keys import KeyIndex, index_keys
 from lockstep.history.series_ids import Ids
-from lockstep.history.snapshot_contents import Contents, named
+from lockstep.history.snapshot_contents import Contents
 
 
 class MachineIndex:
@@ -60,8 +60,7 @@ class MachineIndex:
     def _numbers(self) -> list[int]:
         layouts = {row.layout for index in self.runs for row in self._contents.rows[index]}
         stored = [self._contents.layouts[layout] for layout in layouts]
-        unique = np.unique(np.concatenate([np.empty(0, np.int64), *stored]))
-        numbers: list[int] = np.unique(self._contents.joined.own(unique)).tolist()
+        numbers: list[int] = np.unique(np.concatenate([np.empty(0, np.int64), *stored])).tolist()
         return numbers
 
     @property
@@ -78,8 +77,9 @@ class MachineIndex:
         """Return the series with this number. For a few series this is faster than ``series``, which sorts all."""
         series = self._made.get(number)
         if series is None:
-            series, _ = named(self._contents.known[number], self._contents.benchmarks, self._name)
-            self._made[number] = series
+            name, values = self._contents.known[number]
+            named = axes(self._contents.benchmarks[name], values) if values else ()
+            series = self._made[number] = Series(self._name, name, named)
         return series
 
     @cached_property

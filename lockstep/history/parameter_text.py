@@ -67,7 +67,7 @@ def steady(text: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """Return a text that is the same for all forms in which a case was ever shown, for addresses and stored alerts."""
+    """Return a text that is the same for all forms in which a case was ever shown, for stored alerts."""
     return steady(text).replace("'", "").replace('"', "")
 
 

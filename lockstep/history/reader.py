@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from lockstep.history.cache_folder import StoreError
 from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, Kind
-from lockstep.history.joined_series import Joined
 from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.parquet import PartChecks
 from lockstep.history.repeats import averaged
@@ -51,7 +50,6 @@ class Source:
         commits: for each id, the index of its commit in ``MachineIndex.commits``, followed by those apart.
         runs: for each id, its index in ``Results.runs``.
         ranks: for each id, the number of earlier measurements of the same commit (0 for the first).
-        joined: which stored series belong to which series.
     """
 
     folder: Path
@@ -60,7 +58,6 @@ class Source:
     commits: Ints
     runs: Ints
     ranks: Ints
-    joined: Joined
 
     @cached_property
     def parts(self) -> tuple[Path, ...]:
@@ -135,11 +132,10 @@ class Reader:
             names: the names of the columns. They must include the columns that identify a row and those that hold its
                 number with its interval. A ratio must come with its interval.
         """
-        stored_series = source.joined.stored(series)
         few = bool(series) and len(source.ids) <= _FEW
-        condition = f"series {_among(stored_series)}" if series else f"run IN ({_listed(runs)})"
+        condition = f"series {_among(series)}" if series else f"run IN ({_listed(runs)})"
         if few:
-            span = f"series BETWEEN {min(stored_series)} AND {max(stored_series)}"
+            span = f"series BETWEEN {min(series)} AND {max(series)}"
             condition = f"{span} AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
         stored = self._ask(sql, source)
@@ -178,30 +174,12 @@ class Reader:
             return parts[0]
         return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
 
-    def version_ends(self, source: Source, series: Sequence[int]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-        """Return the commit and the version of the first and of the last point of each stored series.
-
-        Commits are indices, see ``Source.commits``. Series without points are left out.
-        """
-        columns = self._ask(f"SELECT series, run, version FROM read_parquet(?) WHERE series {_among(series)}", source)
-        columns = {name: _filled(values, COLUMNS[name]) for name, values in columns.items()}
-        place, belongs = lookup(source.ids, columns["run"])
-        ends: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
-        for number in series:
-            rows = np.flatnonzero(belongs & (columns["series"] == number))
-            points = sorted(zip(source.commits[place[rows]].tolist(), columns["version"][rows].tolist(), strict=True))
-            if points:
-                ends[number] = points[0], points[-1]
-        return ends
-
     def _ask(self, sql: str, source: Source, *parameters: list[int]) -> dict[str, Any]:
         """Return the columns that a query selects. Its first parameter is the list of the source's parts."""
         for part in source.parts:
             self._checks.verify(part)
         try:
-            columns = self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
-            source.joined.rename(columns)
-            return columns
+            return self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
         except duckdb.Error as error:
             for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
                 self._checks.verify(part)

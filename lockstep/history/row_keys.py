@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from lockstep.history.display_names import natural
 from lockstep.history.model import Benchmark, Ints, Part, Series, SeriesKey
-from lockstep.history.parameter_text import comparable
 
 #: Parts in the order of their codes in arrays.
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -54,15 +53,6 @@ class KeyIndex:
         """Return all series with these keys, in the order of ``series``. Unknown keys have no series."""
         places = [self.place[key] for key in keys if key in self.place]
         return [self.series[rank] for rank in np.flatnonzero(np.isin(self.key_at, places)).tolist()]
-
-    def current(self, key: SeriesKey) -> SeriesKey:
-        """Return the key that ``key`` means. An old address may contain a parameter as it was once written."""
-        if key in self.place:
-            return key
-        case = comparable(key.case)
-        found = [own for own in self.of_suite.get(key.suite, ()) if comparable(own.case) == case]
-        found = [own for own in found if own._replace(case=key.case) == key]
-        return found[0] if len(found) == 1 else key
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:

@@ -24,11 +24,10 @@ from lockstep.history.model import (
     Point,
     Run,
     Series,
-    SeriesKey,
     Trend,
 )
 from lockstep.history.reader import Reader, Rows, Source, errors, log_ratios, lookup
-from lockstep.history.row_keys import KeyIndex, key_of
+from lockstep.history.row_keys import KeyIndex
 from lockstep.history.snapshot_contents import Contents
 from lockstep.timing.intervals import standard_error
 
@@ -109,7 +108,6 @@ class Results(Contents):
             index = self._machines[machine]
             ids = (tuple(row.id for row in self.rows[run]) for run in index.runs)
             parts = [f"{ids} {commit.hash} {commit.subject}" for ids, commit in zip(ids, index.commits, strict=False)]
-            parts.append(repr(sorted(self.joined.series.items())))
             parts += [repr(self.benchmarks[name]) for name in sorted(index.benchmarks)]
             text = "\n".join(parts).encode("utf-8", "surrogateescape")
             self._states[machine] = blake2b(text, digest_size=16).hexdigest()
@@ -197,14 +195,6 @@ class Results(Contents):
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
         return self._of(machine).keys
-
-    def current(self, key: SeriesKey) -> SeriesKey:
-        """Return the key of today of a series that an old address names, see ``KeyIndex.current``."""
-        machine = self.machines_were.get(key.machine, key.machine)
-        plain = key._replace(machine="")
-        today = next((key_of(*new) for old, new in self.renamed if key_of(*old) == plain), plain)
-        suite = self.benchmarks_were.get(today.suite, today.suite)
-        return self.keys(machine).current(today._replace(machine=machine, suite=suite))
 
     def columns(
         self,

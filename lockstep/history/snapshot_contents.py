@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.history import display_names as names
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_manifest import Manifest, RunRow
-from lockstep.history.joined_series import Joined, same_series, version_joins
-from lockstep.history.machine_identity import Folders, hardware, joined_folders, machine_names
-from lockstep.history.model import Benchmark, Commit, Machine, Run, Series
+from lockstep.history.machine_identity import JoinedFolders, hardware, joined_folders, machine_names
+from lockstep.history.model import Benchmark, Commit, Machine, Run
 from lockstep.history.problems import Problem
-from lockstep.history.reader import Reader, Source
+from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
 from lockstep.suite.thresholds import Same
 
@@ -42,10 +40,8 @@ class Contents:
         version_texts: texts of the benchmark versions by number.
         problems: the problems of files or parts of files that could not be read.
         notes: the accepted differences from asv's format.
-        joined: which stored series belong to which series.
-        refused: why rules ``[[same]]`` of thresholds.toml were not applied, as sentences without full stops.
-        renamed: the earlier series and benchmark, and those of today, of each joined series; without the machine.
-        machines_were, benchmarks_were: the names of today of what was joined, by the earlier names.
+        joined: the name of each machine that a rule ``[[same]]`` of thresholds.toml joined with others, by its folder.
+        refused: why rules ``[[same]]`` were not applied, as sentences without full stops.
     """
 
     root: Path
@@ -62,11 +58,8 @@ class Contents:
     version_texts: Mapping[int, str]
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    joined: Joined
+    joined: Mapping[str, str]
     refused: tuple[str, ...]
-    renamed: tuple[tuple[tuple[Series, Benchmark], tuple[Series, Benchmark]], ...]
-    machines_were: Mapping[str, str]
-    benchmarks_were: Mapping[str, str]
 
     def source(self, runs: Iterable[tuple[int, int]]) -> Source:
         """Return the source of the points of some runs, given by the index of each run's commit and of the run."""
@@ -75,27 +68,16 @@ class Contents:
         )
         numbers = np.array([row[:4] for row in rows], dtype=np.int64).reshape(-1, 4).T
         ids, (commits, indices, ranks) = numbers[0], numbers[1:].astype(np.int32)
-        return Source(self.parts, np.array([row[4] for row in rows]), ids, commits, indices, ranks, self.joined)
+        return Source(self.parts, np.array([row[4] for row in rows]), ids, commits, indices, ranks)
 
 
-def named(
-    known: tuple[str, tuple[str, ...]], benchmarks: Mapping[str, Benchmark], machine: str = ""
-) -> tuple[Series, Benchmark]:
-    """Return the series with a benchmark's name and parameter values, and the benchmark."""
-    name, values = known
-    return Series(machine, name, names.axes(benchmarks[name], values) if values else ()), benchmarks[name]
-
-
-def load(
-    root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem], rules: Sequence[Same], reader: Reader
-) -> Contents:
+def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem], rules: Sequence[Same]) -> Contents:
     """Return the contents of a snapshot from the manifest.
 
     Args:
         parts: folder of the parquet files.
         strays: problems of the results folder that do not belong to a single result file.
-        rules: the rules of thresholds.toml that join what was renamed.
-        reader: reads the versions of series that are joined.
+        rules: the rules of thresholds.toml that join machines.
     """
     dates = manifest.commits
     order = [replace(commit, date=dates[commit.hash]) for commit in manifest.line.commits if commit.hash in dates]
@@ -113,21 +95,11 @@ def load(
     rows = [rows[index] for index, _, _ in shown_as]
     runs = [replace(runs[index], machine=name) for index, name, _ in shown_as]
     measured_commits = {run.commit for run in runs}
-    known, table = manifest.series, manifest.benchmarks
     problems = [*strays, *(one for _, found in sorted(manifest.problems.items()) for one in found), *repeated]
-    files_at = [
-        (run.machine, run.commit, row.layout) for run, run_rows in zip(runs, rows, strict=True) for row in run_rows
-    ]
-    benchmarks = {name: benchmark(name, table.get(name)) for name in sorted({name for name, _ in known.values()})}
-    same = same_series(rules, known, benchmarks, files_at, layouts)
-    entries = {new: table[old] for old, new in same.benchmarks_were.items() if old in table and new not in table}
-    for name in sorted({name for name, _ in same.known.values()} - benchmarks.keys()):
-        benchmarks[name] = benchmark(name, entries.get(name))
-    branches = {name: branch for _, name, branch in shown_as}
-    shown = {name: folder for name, folder in folder_of.items() if not branches[name]}
-    contents = Contents(
+    benchmarks = sorted({name for name, _ in manifest.series.values()})
+    return Contents(
         root=root,
-        machines=_machines(runs, folder_of, place, branches),
+        machines=_machines(runs, folder_of, place, {name: branch for _, name, branch in shown_as}),
         every_commit=tuple(commit for commit in order if commit.hash in measured_commits),
         line_note=manifest.line.note,
         runs=tuple(runs),
@@ -135,32 +107,21 @@ def load(
         files=len(manifest.files),
         parts=parts,
         layouts=layouts,
-        benchmarks={name: benchmarks[name] for name in sorted({name for name, _ in same.known.values()})},
-        known=same.known,
+        benchmarks={name: benchmark(name, manifest.benchmarks.get(name)) for name in benchmarks},
+        known=manifest.series,
         version_texts=manifest.versions,
         problems=tuple(problem for problem in problems if problem.weight != "note"),
         notes=tuple(problem for problem in problems if problem.weight == "note"),
-        joined=Joined(),
-        refused=(*joined.refused, *joined.apart(shown), *same.refused),
-        renamed=tuple(
-            (named(known[old], benchmarks), named(same.known[new], benchmarks)) for old, new in same.series.items()
-        ),
-        machines_were={old: new for old, new in joined.machine.items() if old != new},
-        benchmarks_were=same.benchmarks_were,
+        joined=joined.machine,
+        refused=joined.refused,
     )
-    if same.series:
-        # Read the versions as they are stored, before the series are joined.
-        source = contents.source((place[run.commit], index) for index, run in enumerate(runs))
-        ends = reader.version_ends(source, sorted({*same.series, *same.series.values()}))
-        contents.joined = Joined(same.series, version_joins(same.series, ends))
-    return contents
 
 
 def _on_lines(
     runs: Sequence[Run],
     lines: Mapping[str, Sequence[str]],
     place: Mapping[str, int],
-    joined: Folders,
+    joined: JoinedFolders,
 ) -> list[tuple[int, str, str]]:
     """Return each run of each line: the run's index, the name of its machine, and the branch ("" for the first).
 
@@ -173,7 +134,7 @@ def _on_lines(
     found = []
     for branch in dict.fromkeys(["", *(name for held in lines.values() for name in held)]):
         here = [index for index, run in enumerate(runs) if branch in lines[run.commit]]
-        machines = machine_names([runs[at] for at in here], place, joined.ruled)
+        machines = machine_names([runs[at] for at in here], place, joined.names)
         own = {name for at, name in zip(here, machines, strict=True) if lines[runs[at].commit][0] == branch}
         suffix = f" (branch {branch})" if branch else ""
         found += [(at, name + suffix, branch) for at, name in zip(here, machines, strict=True) if name in own]
@@ -181,7 +142,7 @@ def _on_lines(
 
 
 def _by_run(
-    rows: Sequence[RunRow], folders: Folders, layouts: Mapping[str, Ids]
+    rows: Sequence[RunRow], folders: JoinedFolders, layouts: Mapping[str, Ids]
 ) -> tuple[list[list[RunRow]], list[Problem]]:
     """Group the rows of measurements that belong to the same run: by machine, commit and environment, newest last.
 
@@ -191,7 +152,7 @@ def _by_run(
     for row in sorted(rows, key=lambda row: row.run.path):
         machine = folders.of(row.folder)
         # A rule joins machines whose hardware may differ; only measurements on equal hardware are repetitions.
-        kind = tuple(sorted(hardware(row.run.strings).items())) if machine in folders.ruled else ()
+        kind = tuple(sorted(hardware(row.run.strings).items())) if machine in folders.names else ()
         rows_by_run[machine, kind, row.run.commit, row.run.environment].append(row)
     notes = []
     for run_rows in rows_by_run.values():

@@ -354,7 +354,7 @@ class Store:
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
         state = manifest, strays, self._read_rules()
         if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1:] != state[1:]:
-            contents = load(self.root, self._parts, manifest, strays, self._rules, self._reader)
+            contents = load(self.root, self._parts, manifest, strays, self._rules)
             self._snapshot = Results(contents, self._reader)
             self._loaded = state
 

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from lockstep.record.quantity import EXACT, PAIRED, Better
 
@@ -106,23 +106,17 @@ class Accept:
         return any(_concerns(reference, text) for reference in self.of for text in texts)
 
 
-#: What an entry ``[[same]]`` joins.
-Kind = Literal["benchmark", "parameter", "machine"]
-
-
 @dataclass(frozen=True)
 class Same:
-    """An entry of thresholds.toml that joins what was renamed.
+    """An entry of thresholds.toml that joins machines.
 
     Attributes:
-        kind: what was renamed.
-        name: the name of today: a benchmark, a machine, or a parameter's value as pages show it, ``tol=0.5``.
-        was: earlier names; of machines also globs.
+        machine: the name of today.
+        was: earlier names, and shell globs.
         where: the place in the file, for messages.
     """
 
-    kind: Kind
-    name: str
+    machine: str
     was: tuple[str, ...]
     where: str
 
@@ -266,20 +260,11 @@ def _accept(entry: _Entry) -> Accept:
 
 
 def _same(entry: _Entry) -> Same:
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    entry.only(*kinds, "was")
-    stated = [kind for kind in kinds if kind in entry.values]
-    if len(stated) != 1:
-        raise entry.wrong("[[same]]", f"needs one of benchmark, parameter and machine, and has {len(stated)}")
-    [kind] = stated
-    name, was = entry.text(kind), entry.texts("was")
-    if name in was:
-        raise entry.wrong("was", f"contains {name!r}, the name of today")
-    if kind == "parameter":
-        for text in (name, *was):
-            if "=" not in text.strip("="):
-                raise entry.wrong(kind if text == name else "was", f"is {text!r}; write {_HOW['parameter']}")
-    return Same(kind, name, was, entry.where)
+    entry.only("machine", "was")
+    machine, was = entry.text("machine"), entry.texts("was")
+    if machine in was:
+        raise entry.wrong("was", f"contains {machine!r}, the name of today")
+    return Same(machine, was, entry.where)
 
 
 #: How to write a value, for the message about a missing value or a wrong type.
@@ -292,10 +277,8 @@ _HOW = {
     "better": 'the better direction: better = "higher", "lower" or "neither"',
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
-    "benchmark": 'the name of today: benchmark = "ops.Sorter.time_small"',
-    "parameter": 'name and value of today as pages show them: parameter = "tol=0.5"',
     "machine": 'the name of today: machine = "runner"',
-    "was": 'the earlier names: was = ["ops.Sort.time_small"]',
+    "was": 'the earlier names: was = ["fv-az*"]',
     **dict.fromkeys(EXACT, "by how much it may rise: registers = 8"),
     "budget": "by how much the quantity may rise: budget = 8",
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',

@@ -11,13 +11,11 @@ from pathlib import Path
 from lockstep.alerts.analysis.analyse_machine import analyse_machine
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.dispatching import with_best
-from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.judging import commits_of_gains, judged, unreported_because, with_waivers
 from lockstep.alerts.analysis.stopped_series import dead_machines, ended_machines, silence
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
-from lockstep.alerts.database.renames import Renamed
 from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.history.cache_folder import DamagedCache, only_one
@@ -113,12 +111,11 @@ def analyse_results(
         with_best(alert, results) if alert.topic == "slower" and not alert.old else alert
         for alert in _noted(group(reported, order), ranges)
     ]
-    were = {name_of(*old): name_of(*new) for old, new in results.renamed}
     return AnalysisResult(
         alerts=(*alerts, *_once(stale, dead)),
         commits=commits,
         dead=dead,
-        renamed=Renamed(results.machines_were, were),
+        joined=results.joined,
         unreported=unreported,
         changes=tuple(changes),
         series=series,

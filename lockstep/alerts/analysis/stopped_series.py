@@ -141,7 +141,7 @@ def _alert(
         # What was renamed has as many cases as before.
         if len(begun - older) == len(ended):
             began = _listed(_names(begun - older, older))
-            texts.append(f"{began} began there: [[same]] in thresholds.toml joins what was renamed")
+            texts.append(f"{began} began there")
     text = "; ".join(texts)
     families = sorted({one.series.family for one in (*failing, *gone)})
     return Alert(

@@ -7,6 +7,7 @@ A change keeps its alert, even if a later analysis places, sizes or names the ch
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from lockstep.alerts.database.alert_as_json import from_json, to_json
 from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
-from lockstep.alerts.database.renames import Renamed, key_hash, rename
 from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
 from lockstep.alerts.database.states_and_actions import (
     DATA,
@@ -49,14 +49,14 @@ class CurrentAlerts:
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
-        renamed: the names of today of machines and series that rules of thresholds.toml join.
+        joined: the machines of today by the folders of those that rules of thresholds.toml joined.
         unreported: why a change that the analysis found is in no alert, by the key of the change.
     """
 
     alerts: Sequence[Alert]
     commits: Mapping[str, Sequence[str]]
     dead: frozenset[str] = frozenset()
-    renamed: Renamed = field(default_factory=Renamed)
+    joined: Mapping[str, str] = field(default_factory=dict)
     unreported: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -96,7 +96,7 @@ class Sync:
             for machine, commits in current.commits.items()
         }
         #: Whether anything was written.
-        self.changed = rename(connection, current.renamed)
+        self.changed = False
         for row in connection.execute(
             select(ALERT).where(ALERT.c.machine.in_(list(current.commits))).order_by(ALERT.c.id)
         ):
@@ -110,6 +110,7 @@ class Sync:
 
     def run(self) -> Synced:
         """Apply the analysis to the stored alerts, and return the numbers of the alerts that changed."""
+        self._withdraw_joined()
         self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.current.alerts:
@@ -128,6 +129,14 @@ class Sync:
         if self._revised:
             self.connection.execute(update(ALERT).where(ALERT.c.id == bindparam("number")), self._revised)
         return Synced(*(tuple(sorted(numbers)) for numbers in (self.opened, self.reopened, self.resolved)))
+
+    def _withdraw_joined(self) -> None:
+        """Resolve the alerts of machines that have another name since a rule joined them."""
+        joined = [folder for folder in self.current.joined if folder not in self.current.commits]
+        of_joined = select(ALERT).where(ALERT.c.machine.in_(joined), ALERT.c.state != "resolved")
+        for row in self.connection.execute(of_joined).all() if joined else ():
+            today = self.current.joined[row.machine]
+            self._resolve(row, "withdrawn", f"its machine is {today} since [[same]] in thresholds.toml says so")
 
     def _insert(self) -> None:
         """Insert the new alerts with the first lines of their logs."""
@@ -303,8 +312,12 @@ class Sync:
         perform(self.connection, tracked(row), act, newest, self.today)
 
     def _newest(self, machine: str) -> str:
-        commits = self.current.commits[machine]
-        return commits[-1] if commits else ""
+        return next(reversed(self.current.commits.get(machine, ())), "")
+
+
+def key_hash(key: str) -> str:
+    """Return the text under which the database knows a change, given by ``FoundChange.key``."""
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def _places_of(alert: Alert) -> list[tuple[str, ...]]:
