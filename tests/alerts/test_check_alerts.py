@@ -22,9 +22,9 @@ NOW = datetime.datetime.fromtimestamp((START_MS + LENGTH * DAY_MS) / 1000, datet
 
 
 def records(n):
-    """Run 3 has odd inputs; "sums" is rounded twice from run 6 on; "atomics" differs from itself from run 9 on."""
+    """Run 3 has odd inputs; "sums" loses a bit from run 6 on; "atomics" differs from itself from run 9 on."""
     inputs = 1.66e-3 * (1.3 if n == 3 else 1.0 + 0.01 * (n % 3))
-    errors = {"torch": 1.0, "sums": 1.0 if n < 6 else 1.42, "atomics": 1.0}
+    errors = {"torch": 1.0, "sums": 1.0 if n < 6 else 2.5, "atomics": 1.0}
     return [
         record(
             variant=name,
@@ -85,7 +85,7 @@ def test_an_alert_is_apart_from_times_and_says_how_to_measure(analysed):
     _, commits, last, _ = analysed
     headlines = {headline(one) for one in last.alerts}
     assert headlines == {
-        f"linear on {MACHINE} worse in {commits[6][:8]}: linear.sums {CASE} cold error 1.69e-03 → 2.36e-03 (+39.2 %)",
+        f"linear on {MACHINE} worse in {commits[6][:8]}: linear.sums {CASE} cold error 1.69e-03 → 4.15e-03 (+145.1 %)",
         f"linear on {MACHINE} worse in {commits[9][:8]}: linear.atomics {CASE} cold deterministic 1 → 0",
     }
     assert all(from_json(to_json(one)) == one for one in last.alerts)

@@ -51,15 +51,14 @@ def _analysed(
 ) -> tuple[MachineAnalysis, Sequence[DetectedSeries]]:
     order = {series: place for place, series in enumerate(results.series(machine=machine))}
     trends = sorted(results.trends(order), key=lambda trend: order[trend.series])
-    baselines = common_baselines(results, machine)
-    series = followed(trends, results.numbers(machine), baselines)
+    series = followed(trends, results.numbers(machine), common_baselines(results, machine))
     noisy = [one for one in series if not one.trend.benchmark.exact]
     detected = _detect(noisy, file.known(machine))
     found: list[tuple[Followed, Sequence[Change]]] = [
         *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
         # Noise does not hide the changes of an exact series, and later points do not move them.
         *((one, exact_changes(one.values.values)) for one in series if one.trend.benchmark.exact),
-        *follow_checks(results, trends, baselines),
+        *follow_checks(results, trends),
     ]
     builder = StepBuilder(results, machine, commits, ranges)
     changes = tuple(

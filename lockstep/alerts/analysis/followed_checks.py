@@ -6,8 +6,7 @@ states of a case share one check, so only the check of the first cache state is 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,33 +23,16 @@ from lockstep.record.series_name import SeriesName
 _COLUMNS = ("check_error", "deterministic")
 
 
-def follow_checks(
-    results: Results, trends: Sequence[Trend], baselines: Mapping[str, str]
-) -> list[tuple[Followed, Sequence[Change]]]:
-    """Return the checks of a machine that changed, each with its changes.
-
-    Args:
-        trends: all trends of a machine.
-        baselines: the baseline of each Lockstep suite, by suite.
-    """
-    checks = _read(results, _first_of_each_case(trends))
-    known = {
-        name: dict(zip(trend.commit.tolist(), error.tolist(), strict=True))
-        for name, (trend, error, _) in checks.items()
-        if name.variant == baselines.get(name.suite)
-    }
+def follow_checks(results: Results, trends: Sequence[Trend]) -> list[tuple[Followed, Sequence[Change]]]:
+    """Return the checks of a machine that changed, each with its changes. ``trends`` are all trends of the machine."""
     changed: list[tuple[Followed, Sequence[Change]]] = []
-    for name, (trend, error, same) in checks.items():
-        baseline = replace(name, variant=baselines.get(name.suite, ""))
-        base = {} if name in known else known.get(baseline, {})
+    for trend, error, same in _read(results, _first_of_each_case(trends)):
         ok = (trend.state == STATES.index("ok")) & (trend.same_work_as == 0)
         for quantity, numbers in (("error", error), ("deterministic", same)):
             checked = replace(trend, value=numbers)
             for version, points in enumerate(by_version(checked, ok & np.isfinite(numbers))):
                 if quantity == "error":
-                    of_baseline = np.array([base.get(commit, math.nan) for commit in points.commit.tolist()])
-                    changes = error_changes(points.value, of_baseline)
-                    values = np.maximum(points.value, ROUNDING)
+                    changes, values = error_changes(points.value), np.maximum(points.value, ROUNDING)
                 else:
                     changes, values = determinism_changes(points.value), positive(points.value)
                 if changes:
@@ -59,28 +41,28 @@ def follow_checks(
     return changed
 
 
-def _first_of_each_case(trends: Sequence[Trend]) -> dict[SeriesName, Trend]:
-    """Return one latency for each variant and case of Lockstep's suites, by its name without the cache state."""
+def _first_of_each_case(trends: Sequence[Trend]) -> list[Trend]:
+    """Return one latency for each variant and case of Lockstep's suites."""
     first_trends: dict[SeriesName, Trend] = {}
     for trend in trends:
         if trend.benchmark.ours and not trend.benchmark.is_ratio:
             name = replace(name_of(trend.series, trend.benchmark), l2="")
             if name not in first_trends or trend.series.axis("l2") < first_trends[name].series.axis("l2"):
                 first_trends[name] = trend
-    return first_trends
+    return list(first_trends.values())
 
 
-def _read(results: Results, trends: Mapping[SeriesName, Trend]) -> dict[SeriesName, tuple[Trend, Floats, Floats]]:
+def _read(results: Results, trends: Sequence[Trend]) -> list[tuple[Trend, Floats, Floats]]:
     """Return each trend with the results of the checks at its points: errors, and 1 if deterministic or 0 if not.
 
     A result is NaN if unknown.
     """
-    series = [trend.series for trend in trends.values()]
+    series = [trend.series for trend in trends]
     columns = results.columns(series[0].machine, _COLUMNS, series=series) if series else {}
     if not columns:
-        return {}
+        return []
     machine_series = results.series(machine=series[0].machine)
     ranks, starts = np.unique(columns["rank"], return_index=True)
     error, same = (np.split(columns[name], starts[1:]) for name in _COLUMNS)
     places = {machine_series[rank]: place for place, rank in enumerate(ranks.tolist())}
-    return {name: (trend, error[places[trend.series]], same[places[trend.series]]) for name, trend in trends.items()}
+    return [(trend, error[places[trend.series]], same[places[trend.series]]) for trend in trends]
