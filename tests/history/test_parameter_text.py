@@ -1,14 +1,10 @@
 """A parameter value keeps its series when asv, Python or NumPy writes the same value in another way."""
 
-import json
-
 import numpy as np
 import pytest
 from asv_runner.benchmarks._base import _unique_param_ids
 from trees import COMMIT, DATE, edit, open_store, write_plain
 
-from dashboard.address import SeriesAddress
-from dashboard.pages.series import layout
 from lockstep.history.parameter_text import parameter_texts, steady
 
 
@@ -90,17 +86,3 @@ def test_values_that_differ_in_their_addresses_alone_are_numbered(tmp_path):
 def test_equal_texts_count_once_as_in_asv(tmp_path):
     plain(tmp_path / "r", COMMIT, ["np.int64(1)", "np.int64(1)"])
     assert series(tmp_path / "r") == {"param1=1": 1}
-
-
-@pytest.mark.parametrize(
-    ("shared", "now"),
-    [("tol=np.float64(0.5)", "tol=0.5"), ("tol=np.str_('a')", "tol=a"), ("tol=<f at 0x7f01>", "tol=<f>")],
-)
-def test_an_address_shared_before_leads_to_the_series(tmp_path, shared, now):
-    plain(tmp_path / "r", COMMIT, ["np.float64(0.5)", "np.str_('a')", "<f at 0x7f02>"])
-    data = {"suite.time_f": {"name": "suite.time_f", "param_names": ["tol"], "unit": "seconds", "type": "time"}}
-    (tmp_path / "r" / "benchmarks.json").write_text(json.dumps(data))
-    results = open_store(tmp_path / "r").current()
-    address = SeriesAddress("box", "suite.time_f", case=shared)
-    assert f"'case': '{now}'" in str(layout(results, address))
-    assert "has no such series" in str(layout(results, SeriesAddress("box", "suite.time_f", case="tol=0.7")))
