@@ -1,8 +1,9 @@
-"""What the plugins of ``asv publish`` share: the analysed alerts of an asv project, and entries in asv's index.html."""
+"""What a plugin of ``asv publish`` needs: the analysed alerts of an asv project, their feeds, links in asv's page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from asv.util import UserError
 
 if TYPE_CHECKING:
+    from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
     from lockstep.history.store import Store
     from lockstep.suite.thresholds import Thresholds
@@ -74,3 +76,19 @@ def insert(html_dir: Path, before: str, text: str) -> None:
     """Insert a text into asv's index.html before another text, such as ``NAVIGATION``."""
     index = html_dir / "index.html"
     index.write_text(index.read_text(encoding="utf-8").replace(before, f"{text}{before}", 1), encoding="utf-8")
+
+
+def write_feeds(html_dir: Path, alerts: Sequence[Tracked], project: str, site: str) -> None:
+    """Write ``alerts.atom`` and ``alerts.json`` beside asv's pages, and name the feed in asv's ``index.html``.
+
+    Args:
+        html_dir: folder of asv's pages.
+        alerts: the alerts, newest first.
+        site: address of the dashboard; "" if there is none.
+    """
+    from lockstep.notify.feed import alerts_json, atom  # imported here, see ``analysed_project``
+
+    (html_dir / "alerts.atom").write_text(atom(alerts, site, f"{project}: alerts"), encoding="utf-8")
+    (html_dir / "alerts.json").write_text(json.dumps(alerts_json(alerts, site)), encoding="utf-8")
+    feed = '<link rel="alternate" type="application/atom+xml" title="Alerts" href="alerts.atom"/>'
+    insert(html_dir, END_OF_HEAD, feed)

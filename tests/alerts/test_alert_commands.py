@@ -25,7 +25,7 @@ CONFIG = {
     "branches": ["main"],
     "results_dir": "results",
     "html_dir": "html",
-    "plugins": [".lockstep.asv", ".lockstep.notify.asv_site"],
+    "plugins": [".lockstep.asv", ".dashboard.snapshot"],
     "environment_type": "lockstep",
     "lockstep": {"packages": ["kernels"]},
 }

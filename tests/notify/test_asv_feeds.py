@@ -7,7 +7,7 @@ from pathlib import Path
 from asv.config import Config
 from measured_repository import Repository
 
-from lockstep.notify.asv_site import AlertFeeds
+from dashboard.snapshot import Snapshot
 
 
 def test_the_feeds_know_the_repository_and_the_branches_of_the_configuration(tmp_path, monkeypatch):
@@ -24,14 +24,16 @@ def test_the_feeds_know_the_repository_and_the_branches_of_the_configuration(tmp
     for _ in range(6):
         repository.commit("experiment", 2.0)
     (tmp_path / "html").mkdir()
-    (tmp_path / "html" / "index.html").write_text("<head></head>")
+    index = tmp_path / "html" / "index.html"
+    index.write_text("<head></head>")
     for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
     conf = {"version": 1, "project": "toy", "repo": "repo", "branches": ["main"], "html_dir": "html"}
-    AlertFeeds.publish(Config.from_json(conf), None, None, None, None)
+    Snapshot.publish(Config.from_json(conf), None, None, None, None)
     feed = (tmp_path / "html" / "alerts.atom").read_text()
     assert re.findall("since: .*", feed) == [f"since: commit {slow[:12]}"]
+    assert "alerts.atom" in index.read_text()
     alerts = json.loads((tmp_path / "html" / "alerts.json").read_text())
     assert [alert["commits"] for alert in alerts if alert["topic"] == "slower"] == [[slow]]
 
