@@ -25,7 +25,7 @@ from kernels.linear import turns_kernel as linear_turns
 from kernels.linear.arguments import checked
 from kernels.linear.gemv_kernel import VECTORS, Vectors, run_gemv, vectors_at
 from kernels.linear.library import compiled, max_autotuned, tgv, tgv_pdl, torch_linear, zero_bias
-from kernels.linear.product_kernel import MAX_SPLIT, SPLIT, TILE, Tile, run_product, tiles_at
+from kernels.linear.product_kernel import SPLIT, Tile, run_product, tiles_at
 from kernels.linear.table import TABLE, search_space
 
 Stream = linear_stream.Stream
@@ -43,18 +43,6 @@ MOST_VECTORS = 2
 MOST_STREAMED = 64
 
 cublaslt = planned(library.cublaslt)
-
-
-@planned
-def tile(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Compute the product with one program for each output tile and all of K in one loop.
-
-    With few rows there are too few tiles to keep the memory busy; ``split_k`` has more programs.
-    """
-    require_triton(x, "triton")
-    out = checked(x, weight, bias, out)
-    run_product(TILE(x.device, *x.shape, len(weight)), x, weight, bias, out, most_parts=1)
-    return out
 
 
 @planned
@@ -292,7 +280,7 @@ def _split_k(
         raise NotImplementedError(
             f"variant 'split_k': no tuned configuration for {len(x)} rows; so many fill the GPU without a split of K"
         )
-    run_product(tile, x, weight, bias, out, most_parts=MAX_SPLIT, pdl=pdl)
+    run_product(tile, x, weight, bias, out, pdl=pdl)
     return out
 
 
@@ -323,7 +311,6 @@ VARIANTS = {
     "max_autotune": max_autotuned,
     "tgv": tgv,
     "tgv_pdl": tgv_pdl,
-    "triton": tile,
     "split_k": split_k,
     "split_k_pdl": split_k_pdl,
     "gemv": gemv,

@@ -1,4 +1,4 @@
-"""Variants "triton" and "split_k" of ``kernels.linear``: tensor-core products of few rows."""
+"""Variant "split_k" of ``kernels.linear``: tensor-core products of few rows."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ class Tile(NamedTuple):
     ahead: int = 0
 
 
-#: Tile of "triton".
-TILE = TABLE.choice("triton", Tile, "M K N", upto="M")
 #: Tile of "split_k". Hopper's products have 64 rows on their M side. With few rows of x these are rows of the weight.
 SPLIT = TABLE.maybe("split_k", Tile, "M K N", upto="M")
 MAX_SPLIT = 16
@@ -48,13 +46,11 @@ def tiles_at(M: int, K: int, N: int) -> SearchSpace:
     return search_space("split_k", [Tile(m, n, k, n == 64, 4, stages, 2) for n, k, stages in shapes], M, K, N)
 
 
-def run_product(
-    tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, most_parts: int, pdl: bool = False
-) -> None:
+def run_product(tile: Tile, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, pdl: bool) -> None:
     """Write ``out = x @ weight.T + bias``; split K so that all programs fit in one wave, one per multiprocessor."""
     (M, K), N = x.shape, weight.shape[0]
     tiles_m, tiles_n, steps = triton.cdiv(M, tile.m), triton.cdiv(N, tile.n), triton.cdiv(K, tile.k)
-    most_parts = min(most_parts, sm_count(x.device) // (tiles_m * tiles_n))
+    most_parts = min(MAX_SPLIT, sm_count(x.device) // (tiles_m * tiles_n))
     parts = max((n for n in range(1, most_parts + 1) if steps % n == 0), default=1)
     partials = counters = None
     if parts > 1:

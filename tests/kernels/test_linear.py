@@ -39,12 +39,12 @@ def test_quick_cases_are_right_in_bfloat16(variant, case):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 64, 128), (5, 40, 72), (33, 96, 200), (130, 144, 64)])
-@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "best"])
+@pytest.mark.parametrize("variant", ["torch", "split_k", "best"])
 def test_variants_match_the_reference(variant, M, N, K, bias):
     assert checker(torch.float16, M=M, K=K, N=N, bias=bias).accuracy(FAMILY, variant).norm < 1e-3
 
 
-@pytest.mark.parametrize("variant", ["torch", "triton", "split_k", "gemv", "best"])
+@pytest.mark.parametrize("variant", ["torch", "split_k", "gemv", "best"])
 def test_float32_and_an_allocated_output(variant):
     case = checker(torch.float32, M=3, K=136, N=24, bias=True)
     result = VARIANTS[variant](**FAMILY.arguments(variant, case.inputs))
@@ -61,7 +61,7 @@ def test_an_output_that_is_not_written_fails_the_check():
         checker(torch.float16, M=4, K=64, N=32).accuracy(family, "forgetful")
 
 
-@pytest.mark.parametrize("variant", ["triton", "split_k", "gemv", "best"])
+@pytest.mark.parametrize("variant", ["split_k", "gemv", "best"])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -153,8 +153,6 @@ def test_more_rows_than_a_variant_is_for_are_refused(variant, most):
 
 def test_kernels_compile_for_hopper_without_spills():
     shapes = [
-        ("triton", 1),
-        ("triton", 4096),
         ("split_k", 1),
         ("split_k", 64),
         ("split_k", 256),
