@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -26,6 +26,9 @@ from lockstep.timing.graph_capture import capture_graph
 from lockstep.timing.rules.rule import Disqualified, Rule
 
 Call = Callable[[], Any]
+
+#: A fixed sequence of calls that can be run again.
+Replay = Callable[[], None]
 
 #: The host's clock must contradict this many runs in a row, because the host may have been paused during one of them.
 _HOST_TRIES = 3
@@ -61,60 +64,6 @@ class Timing:
     sm_mhz: float = math.nan
 
 
-class Replay(Protocol):
-    """A fixed sequence of calls that can be run again."""
-
-    def __call__(self) -> None:
-        """Run the fixed sequence of calls once."""
-
-
-class Device(Protocol):
-    """The operations that measuring needs from a device."""
-
-    @property
-    def kind(self) -> str:
-        """Return "cuda" or "cpu"."""
-
-    @property
-    def torch_device(self) -> torch.device:
-        """Return the torch device for tensors."""
-
-    @property
-    def cache_bytes(self) -> int:
-        """Return the size in bytes of the last cache before memory: the L2 of a GPU, the last level of a CPU."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """Return how many bytes of the device's memory the argument sets of one epoch may take."""
-
-    def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
-        """Return a replay of ``calls``. Memory that the calls allocate comes from ``pool`` (see ``new_pool``)."""
-
-    def new_pool(self) -> Any:
-        """Return a pool for the memory that calls allocate; all replays of one epoch are captured with one pool."""
-
-    def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Run the replays one after another and time each.
-
-        Raises:
-            Mistimed: CUDA's events and the GPU's timer disagree about one of the replays, in every attempt.
-            Disqualified: the host's clock contradicts the total time of the replays, or the device is still working
-                after the last replay.
-        """
-
-    def synchronize(self) -> None:
-        """Wait until all enqueued work has finished."""
-
-    def release(self) -> None:
-        """Give the memory in torch's cache back to the driver."""
-
-    def healthy(self) -> bool:
-        """Return whether this process can still use the device; it cannot after a CUDA fault."""
-
-    def sample_clocks(self) -> Clocks:
-        """Return the current temperature, power and clock-event reasons."""
-
-
 def open_device() -> Device:
     """Return the current CUDA device, or the CPU if there is none."""
     if not torch.cuda.is_available():
@@ -125,7 +74,12 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU, timed by wall clock, with one thread for each processor or ``OMP_NUM_THREADS`` threads."""
+    """A CPU, timed by wall clock, with one thread for each processor or ``OMP_NUM_THREADS`` threads.
+
+    Attributes:
+        cache_bytes: size of the last level of cache.
+        memory_bytes: how many bytes of memory the argument sets of one epoch may take.
+    """
 
     kind = "cpu"
 
@@ -174,7 +128,12 @@ class CpuDevice:
 
 
 class CudaDevice:
-    """One NVIDIA GPU: CUDA graphs timed by events, with a clock stamp before and after each replay."""
+    """One NVIDIA GPU: CUDA graphs timed by events, with a clock stamp before and after each replay.
+
+    Attributes:
+        cache_bytes: size of the L2.
+        memory_bytes: how many bytes of memory the argument sets of one epoch may take.
+    """
 
     kind = "cuda"
 
@@ -191,7 +150,10 @@ class CudaDevice:
         self._stamps: Stamps | None = None
 
     def new_pool(self) -> Any:
-        """Return a graph memory pool. Arms that share a pool overwrite each other's outputs, as intended."""
+        """Return a pool for the memory that calls allocate; all replays of one epoch are captured with one pool.
+
+        Arms that share a pool overwrite each other's outputs, as intended.
+        """
         return torch.cuda.graph_pool_handle()
 
     def capture(self, calls: Sequence[Call], pool: Any) -> Replay:
@@ -201,7 +163,13 @@ class CudaDevice:
         return _Graph(functools.partial(self._clock.replay, graph), tuple(calls))
 
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
-        """Time each replay with events. The host enqueues all replays before it waits."""
+        """Run the replays one after another and time each with events. The host enqueues all before it waits.
+
+        Raises:
+            Mistimed: CUDA's events and the GPU's timer disagree about one of the replays, in every attempt.
+            Disqualified: the host's clock contradicts the total time of the replays, or the device is still working
+                after the last replay.
+        """
         if self._stamps is None:
             self._stamps = Stamps(self.torch_device)
         count = len(replays)
@@ -264,6 +232,10 @@ class CudaDevice:
         now = self._gpu.sample()
         reasons = tuple(reason for reason in now.reasons or () if reason != "idle")
         return Clocks(temperature_c=now.temperature_c, power_w=now.power_w, reasons=reasons)
+
+
+#: A device that measures.
+Device = CpuDevice | CudaDevice
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
 
 import torch
 
@@ -38,19 +37,6 @@ _AHEAD = 2
 Counter = Callable[[], float | None]
 
 
-class Mark(Protocol):
-    """A point in the work that is enqueued on the GPU."""
-
-    def reached(self) -> bool:
-        """Return whether the GPU has done all work before the mark."""
-
-    def wait(self) -> None:
-        """Wait until the GPU has reached the mark."""
-
-    def seconds_after(self, earlier: Any) -> float:
-        """Return the seconds from an earlier mark to this one; both must be reached."""
-
-
 class NoEnergy(RuntimeError):
     """The energy of an arm cannot be measured; the message says why."""
 
@@ -68,7 +54,7 @@ class Train:
         return self.seconds * self.watts
 
 
-def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[], Mark]) -> Train:
+def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[], CudaMark]) -> Train:
     """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
 
     If the GPU finishes all enqueued replays while the counter is read, the train starts again with twice as many.
@@ -84,8 +70,8 @@ def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[
     """
     began, last = perf_counter(), counter()
     ahead = _AHEAD
-    enqueued: deque[Mark] = deque()
-    reached: list[Mark] = []
+    enqueued: deque[CudaMark] = deque()
+    reached: list[CudaMark] = []
     steps: list[tuple[float, float]] = []
     try:
         while len(steps) < 2 or steps[-1][0] - steps[0][0] < TRAIN_S:
@@ -116,7 +102,7 @@ def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[
 
 
 class CudaMark:
-    """A mark on the current CUDA stream."""
+    """A point in the work that is enqueued on the current CUDA stream."""
 
     def __init__(self) -> None:
         self._event = torch.cuda.Event(enable_timing=True)
@@ -156,7 +142,7 @@ class Energy(CostMeter):
     device: Device
     pace: Pace
     counter: Counter
-    new_mark: Callable[[], Mark]
+    new_mark: Callable[[], CudaMark]
     trusted: Trusted
     name: str = field(default="energy", init=False)
     _per_call: dict[str, float] = field(default_factory=dict, init=False)

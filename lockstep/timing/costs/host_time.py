@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -39,21 +39,8 @@ NO_HOST = "on a CPU the latency already is the host's time"
 _PROBE_CYCLES = 10_000_000
 
 
-class Spinner(Protocol):
-    """Work that keeps the GPU busy while the host is timed, so that the GPU never waits for the host."""
-
-    def start(self, seconds: float) -> None:
-        """Enqueue GPU work of at least about this many seconds; return immediately."""
-
-    def busy(self) -> bool:
-        """Return whether the GPU is still doing the work."""
-
-    def wait(self) -> None:
-        """Wait until the GPU has finished all enqueued work."""
-
-
 class CudaSpinner:
-    """Keep the GPU busy with a kernel that spins, on the current stream."""
+    """Keeps the GPU busy with a kernel that spins, so that it never waits for the host, whose time is taken."""
 
     def __init__(self) -> None:
         self._done = torch.cuda.Event()
@@ -98,7 +85,7 @@ class HostTime(CostMeter):
     """
 
     device: Device
-    spinner: Spinner
+    spinner: CudaSpinner
     name: str = field(default="host", init=False)
     _expected: dict[str, float] = field(default_factory=dict, init=False)
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from lockstep.timing.arms.bound_arms import BoundCall
 from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.costs.behind import Behind, fixed_kernels
-from lockstep.timing.costs.energy import Counter, CudaMark, Energy, Mark, cuda_counter
-from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime, Spinner
+from lockstep.timing.costs.energy import Counter, CudaMark, Energy, cuda_counter
+from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
 from lockstep.timing.device import Device
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.changed_shared_code import Trusted
@@ -26,9 +26,9 @@ class Meters:
     """
 
     device: Device
-    spinner: Spinner | None = None
+    spinner: CudaSpinner | None = None
     counter: Counter | None = None
-    new_mark: Callable[[], Mark] = CudaMark
+    new_mark: Callable[[], CudaMark] = CudaMark
 
     @classmethod
     def on(cls, device: Device) -> Meters:
