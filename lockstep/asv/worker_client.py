@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,6 @@ class WorkerSpec:
 
 class Worker(Watched):
     """A running process that has imported the packages of one commit and measures them."""
-
-    #: Called with each line of progress.
-    say: Callable[[str], None] = staticmethod(lambda line: None)
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
         """Start the worker and wait until it is ready.
@@ -109,9 +106,7 @@ class Worker(Watched):
         request |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
         request |= {"reference_mhz": dict(reference_mhz or {}), "costs": list(costs)}
         self.ask({"measure": request})
-        for event in self.until("records"):
-            if event["event"] == "told":
-                self.say(str(event["text"]))
+        event = self.wait("records")
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def works(self, suite: str, case: str, variants: Sequence[str]) -> dict[str, str]:
@@ -121,10 +116,7 @@ class Worker(Watched):
             WorkerDied: see ``measure``.
         """
         self.ask({"works": {"suite": suite, "case": case, "variants": list(variants)}})
-        for event in self.until("works"):
-            if event["event"] == "told":
-                self.say(str(event["text"]))
-        return {str(name): str(digest) for name, digest in event["works"].items()}
+        return {str(name): str(digest) for name, digest in self.wait("works")["works"].items()}
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
         """Run an ordinary asv benchmark; return its exit code and output.

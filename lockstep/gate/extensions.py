@@ -8,16 +8,14 @@ operators is in the text of the sources; a macro renames it.
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from lockstep.gate.after_import import after_import
 
 _MODULE = "torch.utils.cpp_extension"
 _REGISTERS = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\s*\(\s*(\w+)")
@@ -29,15 +27,12 @@ Own = Callable[[Any, str], Any]
 
 def keep_extensions_apart(own: Own) -> None:
     """Let ``own`` name each extension that is built from now on, and the namespaces that its sources register."""
-    if _MODULE in sys.modules:
-        _rename(sys.modules[_MODULE], own)
-    else:
-        sys.meta_path.insert(0, _WhenImported(own))  # the import takes a second, and few packages need it
 
+    def rename(module: str) -> None:
+        for builder in ("load", "load_inline"):
+            setattr(sys.modules[module], builder, _renaming(getattr(sys.modules[module], builder), own))
 
-def _rename(module: ModuleType, own: Own) -> None:
-    for builder in ("load", "load_inline"):
-        setattr(module, builder, _renaming(getattr(module, builder), own))
+    after_import(_MODULE.__eq__, rename)  # not now: the import takes a second, and few packages need it
 
 
 def _renaming(build: Callable[..., Any], own: Own) -> Callable[..., Any]:
@@ -70,28 +65,3 @@ def _texts(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _listed(value: Any) -> Sequence[str]:
     return [value] if isinstance(value, str) else value or ()
-
-
-class _WhenImported(importlib.abc.MetaPathFinder):
-    """Renames the extensions once the module that builds them is imported."""
-
-    def __init__(self, own: Own) -> None:
-        self._own = own
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def execute_and_rename(module: ModuleType) -> None:
-            execute(module)
-            _rename(module, self._own)
-
-        spec.loader.exec_module = execute_and_rename  # type: ignore[method-assign]
-        return spec

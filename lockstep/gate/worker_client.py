@@ -88,6 +88,7 @@ class GateWorker(Watched):
         Raises:
             WorkerDied: the worker hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
         """
+        self.say = say
         self.ask({"judge": [asdict(request) for request in requests]})
         for event in self.until("judged"):
             match event["event"]:
@@ -95,8 +96,6 @@ class GateWorker(Watched):
                     yield verdict_from(event["verdict"])
                 case "group":
                     self.group = group_from(event["group"])
-                case "told":
-                    say(event["text"])
                 case "judged":
                     self.controls = event["controls"]
 

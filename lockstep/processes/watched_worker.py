@@ -146,6 +146,8 @@ class Watched:
         self._process, self._log, self._events = self._started.process, self._started.log, self._started.events
         self._buffer = bytearray()
         self._closed = False
+        #: Called with each line that the worker tells of its progress.
+        self.say: Callable[[str], None] = lambda line: None
         self._stage, self._variant = "start", ""
         self._owes = False  # whether the worker still has to answer a request
 
@@ -170,7 +172,7 @@ class Watched:
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:
-        """Yield the worker's events up to and including the next ``answer``, without ``stage`` events.
+        """Yield the worker's events up to and including the next ``answer``, without ``stage`` and ``told`` events.
 
         The errors are those of ``wait``.
         """
@@ -178,6 +180,8 @@ class Watched:
             event = self._next()
             if event["event"] == "stage":
                 self._stage, self._variant = str(event.get("stage")), str(event.get("variant", ""))
+            elif event["event"] == "told":
+                self.say(str(event["text"]))
             elif event["event"] == "lost":
                 reap(self._process, LOST_S)
                 rule = str(event.get("rule", ""))

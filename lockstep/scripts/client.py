@@ -54,11 +54,12 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
     for _ in range(MOST_DEATHS):
         done = (*outcome.verdicts, *outcome.records, *outcome.died)
         worker = Watched("lockstep.scripts.worker", ["--plan", replace(plan, done=done).write()], silence_s, warm=True)
+        worker.say = say
         try:
             ready = worker.started()
             outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}
             for event in worker.until("ended"):
-                number = _take(event, outcome, say)
+                number = _take(event, outcome)
                 if number is not None:
                     yield number
             return
@@ -75,10 +76,8 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
     outcome.trouble = f"{MOST_DEATHS} workers died"
 
 
-def _take(event: Mapping[str, Any], outcome: Outcome, say: Callable[[str], None]) -> int | None:
+def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
     match event["event"]:
-        case "told":
-            say(event["text"])
         case "found":
             outcome.calls = [tuple(call) for call in event["calls"]]
             outcome.errors = {side: error for side, error in event["errors"].items() if error}

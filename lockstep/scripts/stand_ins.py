@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
+from lockstep.gate.after_import import after_import
 from lockstep.scripts.hook import Hook
 from lockstep.scripts.timers import fla, flashinfer, liger, tilelang, torch_inductor, torch_timer, triton_testing
 
@@ -19,9 +17,9 @@ TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, torch_inductor, flashinf
 
 def install(hook: Hook) -> None:
     """Replace the timers of modules that are imported, and of others after their import."""
-    sys.meta_path.insert(0, _Finder(hook))
-    for name in list(sys.modules):
-        replace_timers(name, hook)
+    after_import(
+        lambda name: any(_matches(name, timer.MODULES) for timer in TIMERS), lambda name: replace_timers(name, hook)
+    )
 
 
 def replace_timers(name: str, hook: Hook) -> None:
@@ -33,32 +31,3 @@ def replace_timers(name: str, hook: Hook) -> None:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return name in patterns or f"*.{name.rpartition('.')[2]}" in patterns
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Lets a hook change a module with timers as soon as it was imported."""
-
-    def __init__(self, hook: Hook) -> None:
-        self._hook = hook
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not any(_matches(fullname, timer.MODULES) for timer in TIMERS):
-            return None
-        for finder in sys.meta_path:
-            if finder is self or (spec := finder.find_spec(fullname, path, target)) is None:
-                continue
-            if spec.loader is not None:
-                self._watch(spec.loader, fullname)
-            return spec
-        return None
-
-    def _watch(self, loader: Any, name: str) -> None:
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            replace_timers(name, self._hook)
-
-        loader.exec_module = exec_module
