@@ -16,8 +16,8 @@ from asv.console import log
 
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
 from lockstep.commands.results_options import load_config, open_store, repository
-from lockstep.commands.retune_option import tuned_file
 from lockstep.commands.shards_option import add_shards_option, fleet_of
+from lockstep.commands.shared_options import tuned_file
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 

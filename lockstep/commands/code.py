@@ -20,8 +20,8 @@ from asv.commands import Command, common_args
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
-from lockstep.commands.toolchain_option import add_toolchain, say
-from lockstep.commands.verb import Verb, add_repeatable
+from lockstep.commands.shared_options import add_repeatable, add_toolchain, say
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain, toolchain_of
 from lockstep.record.console import wide_console

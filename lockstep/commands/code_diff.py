@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.code_history import Packages
-from lockstep.commands.toolchain_option import FORMS, say
+from lockstep.commands.shared_options import FORMS, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.toolchain import toolchain_of
 from lockstep.processes.toolchain.releases import releases

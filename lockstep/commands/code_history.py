@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.commands.toolchain_option import add_toolchain, say
+from lockstep.commands.shared_options import add_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK
 from lockstep.processes.git import Git, GitError
 from lockstep.processes.toolchain import toolchain_of

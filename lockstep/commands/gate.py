@@ -19,9 +19,9 @@ from rich.console import Console
 
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
-from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.commands.script_option import add_script_option, asked_of
-from lockstep.commands.verb import Verb, add_repeatable
+from lockstep.commands.shared_options import add_repeatable, add_retune_option, tuned_file
+from lockstep.commands.verb import Verb
 from lockstep.gate.model import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
 from lockstep.gate.report.report import EXIT, Report

@@ -19,10 +19,15 @@ from rich.console import Console
 from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError
-from lockstep.commands.costs_option import add_costs_option, requested_costs
-from lockstep.commands.retune_option import add_retune_option, tuned_file
 from lockstep.commands.script_option import add_script_option, measure_script
-from lockstep.commands.verb import Verb, add_repeatable
+from lockstep.commands.shared_options import (
+    add_costs_option,
+    add_repeatable,
+    add_retune_option,
+    requested_costs,
+    tuned_file,
+)
+from lockstep.commands.verb import Verb
 from lockstep.gpu.nvml import find_gpu
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts

@@ -16,8 +16,7 @@ from rich.console import Console
 from lockstep.asv.fresh_runs import FreshRuns
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.commands.cli import UsageError, expect_folder
-from lockstep.commands.costs_option import add_costs_option, requested_costs
-from lockstep.commands.retune_option import add_retune_option, tuned_file
+from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs, tuned_file
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts

@@ -17,7 +17,8 @@ from asv.config import Config
 from asv.console import log
 
 from lockstep.commands.gate import share
-from lockstep.commands.verb import Verb, add_repeatable
+from lockstep.commands.shared_options import add_repeatable
+from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.shared_fields import json_line

@@ -23,11 +23,10 @@ from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
 from lockstep.commands.cli import UsageError
-from lockstep.commands.costs_option import add_costs_option, requested_costs
-from lockstep.commands.retune_option import add_retune_option
 from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.commands.shards_option import add_launcher_option, add_shards_option, run_shards
+from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
-from lockstep.commands.verb import add_repeatable
+from lockstep.commands.shared_options import add_repeatable
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN

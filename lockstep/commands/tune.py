@@ -21,8 +21,8 @@ from asv.console import log
 from rich.table import Table
 
 from lockstep.commands.cli import UsageError
-from lockstep.commands.retune_option import tuned_file
-from lockstep.commands.verb import Verb, add_repeatable
+from lockstep.commands.shared_options import add_repeatable, tuned_file
+from lockstep.commands.verb import Verb
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.import_torch import load_torch

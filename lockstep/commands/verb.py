@@ -28,8 +28,3 @@ class Verb:
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the verb to its parser."""
-
-
-def add_repeatable(parser: argparse.ArgumentParser, option: str, metavar: str, what: str) -> None:
-    """Add an option that may be given several times; the parsed value is a list. ``what`` is its help."""
-    parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{what}; may repeat")
