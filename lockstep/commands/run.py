@@ -19,9 +19,9 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.recorded_versions import refuse_split
-from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
+from lockstep.asv.whole_results import benchmark_result
 from lockstep.commands.cli import UsageError
 from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
@@ -30,6 +30,7 @@ from lockstep.commands.shared_options import add_costs_option, add_retune_option
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
+from lockstep.record.model import Record
 from lockstep.record.provenance import ask_host
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import load_suites, packages_under_test
@@ -243,38 +244,11 @@ def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOpti
 
 def _collect(environment: LockstepEnvironment, benchmark_name: str) -> BenchmarkResult | None:
     """Return one benchmark's result from the records; None if a selected series is missing."""
-    result: list[float | bool | None] = []
-    samples: list[list[float] | None] = []
-    errors: list[str] = []
+    records: list[Record | None] = [None] * math.prod(map(len, environment.parameters(benchmark_name)))
+    quantity = ""
     for name, benchmark, index, key in environment.selected():
-        if name != benchmark_name:
-            continue
-        record = environment.served(key, benchmark["version"])
-        if record is None:
-            return None
-        while len(result) < index:
-            result.append(math.nan)
-            samples.append(None)
-        try:
-            answered = answer(record, benchmark["quantity"])
-            result.append(True)
-            samples.append(answered["samples"])
-        except NotAvailable:
-            result.append(math.nan)
-            samples.append(None)
-        except MeasurementFailed as failure:
-            result.append(None)
-            samples.append(None)
-            errors.append(str(failure))
-    if not result:
-        return None
-    number = [1 if sample is not None else None for sample in samples]
-    missing = math.prod(len(values) for values in environment.parameters(benchmark_name)) - len(result)
-    return BenchmarkResult(
-        result=result + [math.nan] * missing,
-        samples=samples + [None] * missing,
-        number=number + [None] * missing,
-        errcode=1 if errors else 0,
-        stderr="\n".join(errors),
-        profile=None,
-    )
+        if name == benchmark_name:
+            if (record := environment.served(key, benchmark["version"])) is None:
+                return None
+            records[index], quantity = record, benchmark["quantity"]
+    return benchmark_result(records, quantity) if quantity else None

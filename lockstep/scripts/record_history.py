@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -13,11 +12,10 @@ from typing import Any
 
 from asv.machine import Machine
 from asv.results import Results
-from asv.runner import BenchmarkResult
 from asv.util import write_json
 
-from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import add_entries
+from lockstep.asv.whole_results import benchmark_result
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import RefError
 from lockstep.processes.git import Git, GitError
@@ -106,7 +104,9 @@ def _store(
     results = Results({**described, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
     results.load_data(str(folder))
     entry = _benchmark(plan, records)
-    results.add_result(entry, _numbers(entry, records), started_at=now, record_samples=True)
+    by_place = {(repr(record.variant), repr(record.case)): record for record in records}
+    in_order = [by_place.get((variant, case)) for variant in entry["params"][0] for case in entry["params"][1]]
+    results.add_result(entry, benchmark_result(in_order, "latency"), started_at=now, record_samples=True)
     results.save(str(folder))
     write_json(str(folder / machine / "machine.json"), described, Machine.api_version)
     add_entries(folder, {entry["name"]: entry})
@@ -126,22 +126,3 @@ def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
         "param_names": ["variant", "case", "l2"],
         "code": f"the calls that the script {plan.suite} times",
     }
-
-
-def _numbers(entry: dict[str, Any], records: Sequence[Record]) -> BenchmarkResult:
-    """Return asv's result of each variant at each case, in the order of the benchmark's parameters."""
-    by_place = {(repr(record.variant), repr(record.case)): record for record in records}
-    result: list[float | bool | None] = []
-    samples: list[list[float] | None] = []
-    for place in ((variant, case) for variant in entry["params"][0] for case in entry["params"][1]):
-        record, taken = by_place.get(place), None
-        try:
-            taken = answer(record, "latency")["samples"] if record else None
-            result.append(True if taken else math.nan)
-        except NotAvailable:
-            result.append(math.nan)
-        except MeasurementFailed:
-            result.append(None)
-        samples.append(taken)
-    number = [1 if taken else None for taken in samples]
-    return BenchmarkResult(result, samples, number, 0, "", None)
