@@ -24,14 +24,12 @@ from kernels.grouped import library
 from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, ends_of, five, groups_of, mlp_groups
 from kernels.grouped.backends import BMM, FOREACH, LOOP, TMA, TRITON, Products
 from kernels.grouped.dispatch import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
-from kernels.grouped.launch_plan import mlp_plans_at, mlp_train_plans_at, tile_configs_at
+from kernels.grouped.launch_plan import MLP_TMA, MLP_TRAIN_TMA, mlp_plans_at, mlp_train_plans_at, tile_configs_at
 from kernels.grouped.packed import (
     compute_mlp,
     compute_mlp_train,
-    mlp_tma,
-    mlp_train_tma,
-    mlp_train_warp_specialized,
-    mlp_warp_specialized,
+    mlp_packed,
+    mlp_train_packed,
     pack_gate_up,
 )
 from kernels.grouped.table import TABLE as TABLE
@@ -261,15 +259,15 @@ VARIANTS = {
     "mlp.bmm": partial(mlp, products=BMM),
     "mlp.grouped_mm": library.mlp,
     "mlp.triton": partial(mlp, products=TRITON),
-    "mlp.tma": mlp_tma,
-    "mlp.warp_specialized": mlp_warp_specialized,
+    "mlp.tma": partial(mlp_packed, config=MLP_TMA),
+    "mlp.warp_specialized": mlp_packed,
     "mlp.best": mlp,
     "mlp_train.loop": partial(mlp_train, products=LOOP),
     "mlp_train.bmm": partial(mlp_train, products=BMM),
     "mlp_train.grouped_mm": library.mlp_train,
     "mlp_train.triton": partial(mlp_train, products=TRITON),
-    "mlp_train.tma": mlp_train_tma,
-    "mlp_train.warp_specialized": mlp_train_warp_specialized,
+    "mlp_train.tma": partial(mlp_train_packed, config=MLP_TRAIN_TMA),
+    "mlp_train.warp_specialized": mlp_train_packed,
     "mlp_train.best": mlp_train,
 }
 

@@ -17,34 +17,7 @@ from kernels.grouped.table import Tile
 
 
 @planned
-def mlp_tma(
-    x: Tensor, w_gate_up: Tensor, w_down: Tensor, offsets: Tensor | None = None, *, out: Tensor | None = None
-) -> Tensor:
-    """Compute ``mlp`` in two persistent launches: gate and up are one product with the activation in its epilogue.
-
-    Args:
-        x: [T, K], as in ``linear``.
-        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
-        w_down: [G, H, K], contiguous.
-        offsets: int32 [G + 1] for ragged groups, as in ``linear``, else None.
-        out: [T, K], contiguous.
-
-    Returns:
-        [T, K].
-
-    Raises:
-        ValueError: an argument does not fit, as in ``linear``.
-        NotImplementedError: ``x`` is not on a GPU, or a condition that ``kernels.grouped.tma_kernels.product`` states.
-    """
-    require_triton(x, "tma")
-    groups = _packed_groups(x, w_gate_up, w_down, offsets)
-    y = buffer(out, "out", x, x.shape)
-    compute_mlp(x, w_gate_up, w_down, groups, y, MLP_TMA)
-    return y
-
-
-@planned
-def mlp_warp_specialized(
+def mlp_packed(
     x: Tensor,
     w_gate_up: Tensor,
     w_down: Tensor,
@@ -53,25 +26,29 @@ def mlp_warp_specialized(
     out: Tensor | None = None,
     config: MlpPlan | None = None,
 ) -> Tensor:
-    """Compute ``mlp_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
+    """Compute ``mlp`` in two launches: gate and up are one product with the activation in its epilogue.
 
-    The error of the sigmoid is at most 2^-12: see ``kernels.common.gated_epilogues``.
+    The error of the sigmoid of warp-specialized launches is at most 2^-12: see ``kernels.common.gated_epilogues``.
 
     Args:
-        x: [T, K], as in ``mlp_tma``.
-        w_gate_up: [G, K, 2·H], packed as in ``mlp_tma``.
-        w_down: [G, H, K].
-        offsets: None, because the kernels serve groups of equal size only.
+        x: [T, K], as in ``linear``.
+        w_gate_up: [G, K, 2·H], contiguous, from ``pack_gate_up``.
+        w_down: [G, H, K], contiguous.
+        offsets: int32 [G + 1] for ragged groups, as in ``linear``, else None.
         out: [T, K], contiguous.
-        config: the launch plan; by default the plan of the GPU's table.
+        config: the launch plan; by default the plan of the GPU's table, of warp-specialized launches and of cuBLAS
+            where it is faster, for groups of equal size only.
 
     Returns:
         [T, K].
 
     Raises:
         ValueError: an argument does not fit, as in ``linear``.
-        NotImplementedError: under the conditions that ``kernels.grouped.warp_specialized_kernels.product`` states.
+        NotImplementedError: ``x`` is not on a GPU, or a condition that ``product`` of ``kernels.grouped.tma_kernels``
+            or of ``kernels.grouped.warp_specialized_kernels`` states.
     """
+    if config == MLP_TMA:
+        require_triton(x, "tma")
     groups = _packed_groups(x, w_gate_up, w_down, offsets)
     y = buffer(out, "out", x, x.shape)
     plan = config or MLP(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
@@ -87,7 +64,7 @@ def compute_mlp(x: Tensor, w_gate_up: Tensor, w_down: Tensor, groups: Groups, y:
 
 
 @planned
-def mlp_train_tma(
+def mlp_train_packed(
     x: Tensor,
     w_gate_up: Tensor,
     w_down: Tensor,
@@ -95,7 +72,7 @@ def mlp_train_tma(
     offsets: Tensor | None = None,
     *,
     out: Five | None = None,
-    config: Tile | None = None,
+    config: MlpTrainPlan | Tile | None = None,
 ) -> Five:
     """Compute ``mlp_train`` in six launches: gate and up weights are packed, so that their two products are one.
 
@@ -106,53 +83,23 @@ def mlp_train_tma(
         grad_out: [T, K], contiguous: the gradient of y.
         offsets: int32 [G + 1] for ragged groups, as in ``linear``, else None.
         out: buffers for the five results; allocated when None.
-        config: tile of the launch that applies the activation's gradient in its epilogue; by default the table's.
+        config: the launch plan, as in ``mlp_packed``; a tile stands for launches by TMA alone, of which the one that
+            applies the activation's gradient in its epilogue has this tile.
 
     Returns:
         As ``mlp_train``. The gradients of the gate and the up weights are separate, each [G, K, H].
 
     Raises:
         ValueError: an argument does not fit, as in ``linear``.
-        NotImplementedError: under the conditions that ``mlp_tma`` states.
+        NotImplementedError: under the conditions that ``mlp_packed`` states.
     """
-    require_triton(x, "tma")
+    tile = config if isinstance(config, Tile) else None
+    plan = MLP_TRAIN_TMA if isinstance(config, Tile) else config
+    if plan == MLP_TRAIN_TMA:
+        require_triton(x, "tma")
     groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
-    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, MLP_TRAIN_TMA, config)
-    return results
-
-
-@planned
-def mlp_train_warp_specialized(
-    x: Tensor,
-    w_gate_up: Tensor,
-    w_down: Tensor,
-    grad_out: Tensor,
-    offsets: Tensor | None = None,
-    *,
-    out: Five | None = None,
-    config: MlpTrainPlan | None = None,
-) -> Five:
-    """Compute ``mlp_train_tma`` by warp groups that do not synchronise; launches that cuBLAS does faster use cuBLAS.
-
-    Args:
-        x: [T, K], as in ``mlp_warp_specialized``.
-        w_gate_up: [G, K, 2·H], packed as in ``mlp_tma``.
-        w_down: [G, H, K].
-        grad_out: [T, K], contiguous: the gradient of y.
-        offsets: None, because the kernels serve groups of equal size only.
-        out: buffers for the five results; allocated when None.
-        config: the launch plan; by default the plan of the GPU's table.
-
-    Returns:
-        As ``mlp_train_tma``.
-
-    Raises:
-        ValueError: an argument does not fit, as in ``linear``.
-        NotImplementedError: under the conditions that ``mlp_warp_specialized`` states.
-    """
-    groups, results = _train_arguments(x, w_gate_up, w_down, grad_out, offsets, out)
-    plan = config or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
-    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, plan)
+    plan = plan or MLP_TRAIN(x.device, groups.rows // groups.count, *_weight_shape(w_gate_up))
+    compute_mlp_train(x, w_gate_up, w_down, grad_out, groups, results, plan, tile)
     return results
 
 
@@ -182,7 +129,7 @@ def compute_mlp_train(
 def pack_gate_up(w_gate: Tensor, w_up: Tensor) -> dict[str, Tensor]:
     """Return ``w_gate_up`` [G, K, 2·H]: 128 columns of gate, 128 of up, and so on, so that one tile holds both.
 
-    If H is not a multiple of 128 the weights are only concatenated, and ``mlp_tma`` refuses their shape.
+    If H is not a multiple of 128 the weights are only concatenated, and ``mlp_packed`` refuses their shape.
     """
     half = grouped_gated.HALF
     if w_gate.shape[2] % half:

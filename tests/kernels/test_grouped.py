@@ -19,7 +19,7 @@ from kernels.grouped import gated_kernels as grouped_gated
 from kernels.grouped import tma_kernels as grouped_tma
 from kernels.grouped.backends import TMA, TRITON
 from kernels.grouped.group_layouts import Groups
-from kernels.grouped.packed import mlp_train_warp_specialized
+from kernels.grouped.packed import mlp_train_packed
 from lockstep.suite.case import Case
 from lockstep.suite.evaluate import bind
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
@@ -131,9 +131,9 @@ def test_warp_specialized_may_follow_itself_at_once():
     case = Checker.draw(SUITES["mlp_train"], shape("mlp_train", 512, 4, 1024, 1024, False), DEVICE, seed=1)
     given = FAMILIES["mlp_train"].arguments("warp_specialized", case.inputs)
     for config in ways_of("mlp_train"):
-        first = mlp_train_warp_specialized(**given, config=config)
+        first = mlp_train_packed(**given, config=config)
         for _ in range(10):
-            for one, again in zip(first, mlp_train_warp_specialized(**given, config=config), strict=True):
+            for one, again in zip(first, mlp_train_packed(**given, config=config), strict=True):
                 assert torch.equal(one, again), config
 
 
