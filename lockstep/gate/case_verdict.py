@@ -12,6 +12,9 @@ from typing import Any
 from lockstep.gate.model import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import LOOKS, Decision, Test, excluded, found_twice, interval, relative
 
+#: Measurements of a round that may be voided because a control moved; later ones count even if a control moves.
+MOST_VOID = LOOKS[0]
+
 #: A bound (log units) above which nothing is said to be excluded.
 _MOST_EXCLUDED = 1.0
 
@@ -93,8 +96,16 @@ class Trial:
             return self.decisions[0] == "slower"
         return self.count > 0 and fmean(self.ratios) > math.log1p(self.test.min_effect)
 
-    def add(self, measured: Measured) -> None:
-        """Add a measurement. If it ends the first round with a difference, begin the second round."""
+    def add(self, measured: Measured, moved: str = "") -> None:
+        """Add a measurement. If it ends the first round with a difference, begin the second round.
+
+        A limited number of measurements is voided where a control ``moved``. A machine that never settles is measured
+        too, and marked.
+        """
+        self.moved += bool(moved)
+        if moved and self.voided < MOST_VOID * len(self.rounds):
+            self.voided += 1
+            return
         self.rounds[-1].append(measured)
         if self.count in LOOKS and (decision := self.test.decide(self.ratios)) is not None:
             self.decisions.append(decision)

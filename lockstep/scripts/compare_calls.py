@@ -175,20 +175,12 @@ class CallComparer:
                 break
             after = self._controls.take(self.device)
             moved, before = self._controls.moved(before, after), after
-            trial.moved += bool(moved)
-            if moved and trial.voided < MOST_VOID * len(trial.rounds):
-                trial.voided += 1
-            else:
-                trial.add(epoch)
+            trial.add(epoch, moved)
         return trial
 
     def _require_healthy(self, side: str, error: Exception) -> None:
         if not self.device.healthy():
             raise DeviceLost(side, brief(error)) from error
-
-
-#: Epochs of a call that may be voided because a control moved.
-MOST_VOID = 4
 
 
 def _failed(key: SeriesKey, errors: dict[str, Exception]) -> Verdict:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lockstep.gate.case_verdict import Measured, Trial
-from lockstep.gate.measuring.schedule import MOST_VOID, Bench, Scatter, Schedule
+from lockstep.gate.case_verdict import MOST_VOID, Measured, Trial
+from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.model import Group, GroupRequest, Verdict
 from lockstep.gate.sequential_decision import LOOKS, Test
 
@@ -34,7 +34,7 @@ def shop():
         [key] = keys
         run.append(key.case)
         noise = 1e-4 * (-1) ** run.count(key.case)
-        bench.add(key, Measured(1e-5, 1e-5 * (FACTORS[key.case] + noise)), moved="")
+        bench.trials[key].add(Measured(1e-5, 1e-5 * (FACTORS[key.case] + noise)), moved="")
 
     told = []
     schedule = Schedule(prepare, epoch, Scatter(), told.append)
@@ -76,6 +76,6 @@ def test_epochs_in_which_a_control_moved_do_not_count_until_too_many_did():
     [key] = group("same").cases()
     bench = Bench(None, None, group("same"), 1, {}, {key: Trial(Test(0.01, 0.01, 1))})
     for _ in range(MOST_VOID + 2):
-        bench.add(key, Measured(1e-5, 1e-5), "control copy moved by 20 %")
+        bench.trials[key].add(Measured(1e-5, 1e-5), "control copy moved by 20 %")
     trial = bench.trials[key]
     assert (trial.count, trial.voided, trial.moved) == (2, MOST_VOID, MOST_VOID + 2)

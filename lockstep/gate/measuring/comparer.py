@@ -322,7 +322,7 @@ class Comparer:
         moved = controls.moved(before, self._before) if self._before else ""
         for key, epoch in epochs.items():
             if epoch is not None:
-                bench.add(key, epoch, moved)
+                bench.trials[key].add(epoch, moved)
 
     def _timed(self, bench: Bench, key: SeriesKey, buffers: Buffers) -> Measured | None:
         """Time one epoch of a case; ``None`` if base or head fails, which ends its trial."""

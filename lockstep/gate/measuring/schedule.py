@@ -15,15 +15,12 @@ from functools import cached_property
 from inspect import signature
 from statistics import fmean, stdev
 
-from lockstep.gate.case_verdict import Measured, Trial
+from lockstep.gate.case_verdict import Trial
 from lockstep.gate.measuring.pairing import PairTimer
 from lockstep.gate.model import Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import LOOKS
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
-
-#: Epochs of a case that may be voided because a control moved; later epochs count even if a control moves.
-MOST_VOID = LOOKS[0]
 
 
 @dataclass
@@ -55,18 +52,6 @@ class Bench:
     def slower(self) -> list[SeriesKey]:
         """Return the cases that look slower, or are in their second round."""
         return [key for key, trial in self.trials.items() if trial.looks_slower]
-
-    def add(self, key: SeriesKey, epoch: Measured, moved: str) -> None:
-        """Add an epoch of a case. A limited number of epochs is voided where a control ``moved``.
-
-        A machine that never settles is measured too, and marked.
-        """
-        trial = self.trials[key]
-        trial.moved += bool(moved)
-        if moved and trial.voided < MOST_VOID * len(trial.rounds):
-            trial.voided += 1
-        else:
-            trial.add(epoch)
 
     def refuse(self, keys: Iterable[SeriesKey], reason: str) -> None:
         """End the trials of some cases without a verdict."""
