@@ -144,8 +144,10 @@ def _fact(fact: Evidence) -> str:
 
 def _who(alert: Alert, suspects: tuple[CommitNote, ...]) -> str:
     owner = f"{alert.owner} owns it" if alert.owner else "nobody is named as its owner"
-    authors = ", ".join(dict.fromkeys(note.author for note in suspects))
-    return f"{owner}; the commits above are by {authors}" if authors else owner
+    authors = [*dict.fromkeys(note.author for note in suspects)]
+    others = f" and {len(authors) - 3} others" if len(authors) > 4 else ""
+    named = ", ".join(authors[: 3 if others else None])
+    return f"{owner}; the commits above are by {named}{others}" if authors else owner
 
 
 def _next(alert: Alert, number: int) -> Iterator[NextStep]:

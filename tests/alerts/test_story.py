@@ -67,6 +67,15 @@ def test_it_is_told_in_the_order_in_which_a_reader_asks():
     ]
 
 
+def test_of_many_authors_three_are_named():
+    alert = found()
+    [note, *_] = alert.notes
+    by = tuple(replace(note, author=name) for name in ("Ada", "Bo", "Cyd", "Dee", "Eve", "Ada"))
+    assert "who: team-linear owns it; the commits above are by Ada, Bo, Cyd and 2 others" in [
+        *tell(replace(alert, notes=by), 7).lines()
+    ]
+
+
 def test_a_tuned_table_is_as_near_as_the_kernel_itself():
     changed = {"Word a comment": "kernels/linear/triton.py", "Tune": "kernels/linear/tables/h200.toml"}
     changed["Another kernel"] = "kernels/linear/stream.py"
