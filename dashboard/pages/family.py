@@ -20,9 +20,7 @@ from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, q
 from dashboard.pages.family_trends import (
     MOST_CASES,
     chosen,
-    first_cache,
-    first_cases,
-    near_variants,
+    opened,
     printed,
     selected_cases,
     trends,
@@ -71,48 +69,28 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
         ]
         other_machines = [html.P("Machines that measured this family:"), html.Ul(links)] if machines else []
         return notice(f"{address.suite} has no results on {address.machine}", *other_machines, html.P(back_link()))
-    cases = sorted({case for _, _, _, case, _ in keys}, key=natural)
-    caches = sorted({l2 for *_, l2 in keys})
-    l2 = (
-        address.l2
-        if address.l2 in caches
-        else first_cache(results, address.machine, address.suite, address.cases, caches, findings)
-    )
-    style_of = suite_styles(results, address.suite)
-    quantities = quantities_of(results, address.suite)
-    names = {quantity: described((), quantity, address.suite).label for quantity in quantities}
-    legend = {variant: [swatch(style), variant or address.suite] for variant, style in style_of.items()}
-    selected = _existing(address.cases, cases) or first_cases(
-        results, address.machine, address.suite, l2, cases, findings
-    )
+    shown = opened(results, address, findings)
+    cases = sorted({key.case for key in keys} - {""}, key=natural)
+    caches = sorted({key.l2 for key in keys})
+    names = {name: described((), name, address.suite).label for name in quantities_of(results, address.suite)}
+    styles = suite_styles(results, address.suite)
+    legend = {variant: [swatch(style), variant or address.suite] for variant, style in styles.items()}
     controls = [
         menu("family-machine", "Machine", machines, address.machine, className="machine"),
         dmc.MultiSelect(
             id="family-cases",
             label="Cases",
-            data=[case for case in cases if case],
-            value=selected,
+            data=cases,
+            value=shown.cases,
             maxValues=MOST_CASES,
             searchable=True,
             clearable=False,
             className="cases filter",
         ),
-        choice("family-l2", "L2", caches, l2, hidden=len(caches) < 2),
+        choice("family-l2", "L2", caches, shown.l2, hidden=len(caches) < 2),
         axis_choice("family-axis", address.axis),
-        chips(
-            "family-quantities",
-            "Show",
-            names,
-            _existing(address.quantities, quantities) or _usual(results, address.suite),
-        ),
-        chips(
-            "family-variants",
-            "Variants",
-            legend,
-            _existing(address.variants, list(style_of))
-            or near_variants(results, address.machine, address.suite, l2, selected),
-            "variants",
-        ),
+        chips("family-quantities", "Show", names, shown.quantities),
+        chips("family-variants", "Variants", legend, shown.variants, "variants"),
     ]
     return html.Main(
         [
@@ -269,15 +247,6 @@ def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit
     row_places = [row for key in keys if (row := rows.find(key)) >= 0]
     places = rows.columns["commit"][row_places].tolist()
     return results.commits(machine)[max(places)] if places else None
-
-
-def _usual(results: Results, suite: str) -> list[str]:
-    quantities = quantities_of(results, suite)
-    return ["latency", "speedup"] if "speedup" in quantities else list(quantities[:1])
-
-
-def _existing(requested: Sequence[str], existing: Sequence[str]) -> list[str]:
-    return [name for name in requested if name in existing]
 
 
 def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from lockstep.compare.read_rows import rows_over
 from lockstep.compare.row import described
 from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import checks_of, reported_changes
-from lockstep.compare.shown_quantities import QUANTITIES
+from lockstep.compare.shown_quantities import QUANTITIES, quantities_of
+from lockstep.history.display_names import natural
 from lockstep.history.model import Commit, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
@@ -114,33 +116,34 @@ def informative_cases(
     return tuple(known)
 
 
-def first_cache(
-    results: Results,
-    machine: str,
-    suite: str,
-    cases: Sequence[str],
-    caches: Sequence[str],
-    findings: MachineFindings | None,
-) -> str:
-    """Return the cache state that a family page selects: that of the most informative case.
+def opened(results: Results, address: FamilyAddress, findings: MachineFindings | None) -> FamilyAddress:
+    """Return the address with a default for every choice that it leaves out, or that does not exist.
 
-    ``cases`` are the requested cases. If none of them has numbers, all cases count. Without any numbers, the page
-    selects the first of ``caches``.
+    The defaults are the machine's most informative cases and their cache state, latency and speedup, and the variants
+    that do not take long.
     """
-    known_cases = informative_cases(results, machine, suite, findings)
-    cache_states = [l2 for case, l2 in known_cases if case in cases] or [l2 for _, l2 in known_cases]
-    return cache_states[0] if cache_states else caches[0]
-
-
-def first_cases(
-    results: Results, machine: str, suite: str, l2: str, cases: Sequence[str], findings: MachineFindings | None
-) -> list[str]:
-    """Return the cases that a family page selects: the machine's most informative cases.
-
-    A machine without numbers in this cache state gets the first of ``cases``.
-    """
-    known_cases = [case for case, state in informative_cases(results, machine, suite, findings) if case and state == l2]
-    return known_cases[:FIRST_CASES] or [case for case in cases if case][:FIRST_CASES]
+    machine, suite = address.machine, address.suite
+    keys = keys_of(results, suite)
+    cases, caches = sorted({key.case for key in keys}, key=natural), sorted({key.l2 for key in keys})
+    known = informative_cases(results, machine, suite, findings)
+    l2 = address.l2
+    if l2 not in caches:
+        states = [state for case, state in known if case in address.cases] or [state for _, state in known]
+        l2 = (states or caches)[0]
+    shown = [case for case in address.cases if case in cases]
+    if not shown:
+        first = [case for case, state in known if case and state == l2] or [case for case in cases if case]
+        shown = first[:FIRST_CASES]
+    offered = quantities_of(results, suite)
+    quantities = tuple(name for name in address.quantities if name in offered)
+    variants = [name for name in address.variants if name in suite_styles(results, suite)]
+    return replace(
+        address,
+        l2=l2,
+        cases=tuple(shown),
+        quantities=quantities or (("latency", "speedup") if "speedup" in offered else offered[:1]),
+        variants=tuple(variants or near_variants(results, machine, suite, l2, shown)),
+    )
 
 
 #: A variant is far from the fastest if it takes so many times as long.

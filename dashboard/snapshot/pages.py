@@ -16,7 +16,7 @@ from dash import html
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress, parse
 from dashboard.pages import alert, alerts, commit, family, machines, overview
-from dashboard.pages.family_trends import first_cache, first_cases, printed, trends
+from dashboard.pages.family_trends import opened, printed, trends
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_choice import (
     TIME,
@@ -38,9 +38,6 @@ from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.database.listing import Page as AlertPage
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.at_commit import compare_commit
-from lockstep.compare.series_of_suite import keys_of
-from lockstep.compare.shown_quantities import quantities_of
-from lockstep.history.display_names import natural
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.notify.published_site import AnalysedProject
@@ -108,19 +105,8 @@ class Snapshot:
     def family(self, machine: str, suite: str) -> Any:
         """Return the page of a family with its most informative cases."""
         results = self.results
-        keys = keys_of(results, suite)
-        cases = sorted({key.case for key in keys}, key=natural)
         found = self.findings.of_machine(results, machine)
-        l2 = first_cache(results, machine, suite, (), sorted({key.l2 for key in keys}), found)
-        quantities = quantities_of(results, suite)
-        address = FamilyAddress(
-            machine,
-            suite,
-            tuple(first_cases(results, machine, suite, l2, cases, found)),
-            l2,
-            ("latency", "speedup") if "speedup" in quantities else quantities[:1],
-            tuple({key.variant: None for key in keys}),
-        )
+        address = opened(results, FamilyAddress(machine, suite), found)
         charts = trends(results, address, "light", found, self.findings.repo)
         return html.Main(
             [
