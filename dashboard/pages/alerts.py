@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from dash import Dash, Input, Output, State, dcc, html
@@ -140,7 +140,12 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
             *parts,
             html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
-    return [*parts, table(_HEAD, [_row(tracked, now) for tracked in page.alerts], "Alerts", "plain alerts")]
+    return [*parts, alert_table(page.alerts, now, "Alerts")]
+
+
+def alert_table(alerts: Iterable[Tracked], now: int, caption: str) -> Any:
+    """Return a table of alerts. ``now``: the time in ms since 1970; ``caption``: what screen readers say."""
+    return table(_HEAD, [_row(tracked, now) for tracked in alerts], caption, "plain alerts")
 
 
 def _row(tracked: Tracked, now: int) -> list[Any]:

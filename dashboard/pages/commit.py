@@ -12,7 +12,8 @@ import numpy as np
 from dash import Dash, Input, Output, dcc, html
 from numpy.typing import NDArray
 
-from dashboard.address import CommitAddress, FamilyAddress, SeriesAddress, link
+from dashboard.address import CommitAddress, FamilyAddress, link
+from dashboard.pages.compare_cases import compare_table
 from dashboard.pages.controls import search_field
 from dashboard.pages.parts import (
     back_link,
@@ -22,23 +23,19 @@ from dashboard.pages.parts import (
     loading,
     mono,
     notice,
-    plain_number,
     table,
-    verdict_change,
     waiting,
 )
 from dashboard.pages.series_grid import matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
-from lockstep.alerts.text import change, span
 from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.row import described
 from lockstep.compare.row_table import RowTable
+from lockstep.compare.two_sides import Pair
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
-from lockstep.history.model import Commit, Floats, Run
-from lockstep.history.row_keys import PARTS
+from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.processes.git import Git
@@ -48,9 +45,6 @@ _TIMEOUT_S = 5.0
 
 #: Maximum number of listed families, and of listed series.
 MOST_FAMILIES, MOST_SERIES = 60, 100
-
-# A phone shows only the first columns.
-_HEAD = ("Family", "Variant and case", "Change", "Verdict", "L2", "Quantity", "Before", "Now", "95 % interval", "Why")
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
@@ -224,51 +218,40 @@ def _machines(commit: Commit, chosen: str, machines: Sequence[str]) -> list[Any]
 
 def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
     """Return a table of the series that match a search, the loudest verdicts first; "" matches all."""
-    found = comparison.select(matching(comparison.rows, comparison.differences.verdict, search))
+    found = matching(comparison.rows, comparison.differences.verdict, search)
     if not len(found):
         return [html.P("No series match.", className="dim")]
-    parts = [table(_HEAD, _rows(found.select(np.arange(min(len(found), MOST_SERIES)))), "Series, the loudest first")]
+    shown = comparison.select(found[:MOST_SERIES])
+    pairs = [_pair(shown, place) for place in range(len(shown))]
+    parts = [compare_table(pairs, shown.rows.key_at(0).machine, sides=("Before", "Now"))]
     if len(found) > MOST_SERIES:
         text = f"The first {MOST_SERIES} of {whole(len(found))} series: search for others."
         parts.append(html.P(text, className="dim"))
     return parts
 
 
-def _rows(comparison: CommitComparison) -> list[list[Any]]:
+def _pair(comparison: CommitComparison, place: int) -> Pair:
+    """Return a series with its numbers at the earlier commit and at this one."""
     differences, rows = comparison.differences, comparison.rows
-    now = _numbers(rows, comparison)
-    before = np.full(len(rows), math.nan)
-    if len(differences.before):
-        earlier = _numbers(differences.before.select(np.maximum(differences.earlier, 0)), comparison)
-        before = np.where(differences.earlier < 0, math.nan, earlier)
-    moved = differences.of_number(differences.worse)
-    columns = (rows.keys, differences.verdict, differences.quantity, moved, before, now, *differences.interval)
-    cells = []
-    for place, (key, code, part, size, *numbers, low, high) in enumerate(zip(*columns, strict=True)):
-        verdict, unit = LOUDEST[code], rows.units[place]
-        quantity = described(rows[place : place + 1], PARTS[part])
-        times = differences.times.get(place)
-        why = filter(None, (rows.reason(place), times and times.text, rows.columns["note"][place]))
-        cells.append(
-            [
-                html.Td(dcc.Link(key.suite, href=SeriesAddress(*key).link(), className="link row")),
-                html.Td([html.Div(text) for text in (key.variant, key.case) if text], className="mono shape"),
-                verdict_change(verdict, "–" if math.isnan(size) else change(size)),
-                html.Td(
-                    f"{SIGNS[verdict]} {word(verdict, unit)}",
-                    className="failed nowrap" if verdict == "failed" else "nowrap",
-                ),
-                html.Td(key.l2),
-                html.Td(f"{quantity.label} {quantity.unit}".strip(), className="dim nowrap"),
-                *(html.Td("–" if math.isnan(one) else plain_number(one), className="number") for one in numbers),
-                html.Td("–" if math.isnan(low) else span(low, high), className="number dim"),
-                html.Td(". ".join(why), className="dim wide"),
-            ]
-        )
-    return cells
+    key, earlier = rows.key_at(place), int(differences.earlier[place])
+    return Pair(
+        key.suite,
+        key.case,
+        key.l2,
+        key.variant,
+        key.variant,
+        _number(differences.before, earlier) if earlier >= 0 else None,
+        _number(rows, place),
+        float(differences.of_number(differences.worse)[place]),
+        float(differences.error[place]),
+        LOUDEST[differences.verdict[place]],
+        ". ".join(filter(None, (rows.reason(place), rows.columns["note"][place]))),
+        times=differences.times.get(place),
+        unit=rows.benchmark(place).unit,
+    )
 
 
-def _numbers(rows: RowTable, comparison: CommitComparison) -> Floats:
-    """Return each row's number in the quantity that is compared."""
-    quantity = comparison.differences.quantity
-    return np.select([quantity == code for code in range(len(PARTS))], [rows.measured(part) for part in PARTS], np.nan)
+def _number(rows: RowTable, place: int) -> float | None:
+    """Return the time of a row, or its value if it has no time."""
+    latency = rows.number("latency", place)
+    return rows.number("value", place) if latency is None else latency

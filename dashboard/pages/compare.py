@@ -156,7 +156,7 @@ def body(
         chart = graph(figure, "Change of every case against its latency")
         parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
     parts.append(html.H2("Cases, the loudest first"))
-    parts.append(compare_table(comparison[:MOST], head, _CHANGES[quantity]))
+    parts.append(compare_table(comparison[:MOST], head.machine, _CHANGES[quantity]))
     if len(comparison) > MOST:
         parts.append(html.P(f"and {whole(len(comparison) - MOST)} more cases: choose a suite.", className="dim"))
     return parts

@@ -1,4 +1,4 @@
-"""The cases of a comparison: their chart and their table."""
+"""The cases of a comparison, of two sides or of a commit with the one before: their chart and their table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout
 from dashboard.charts.trend import Figure
-from dashboard.pages.parts import table, verdict_change
+from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
 from lockstep.alerts.text import change as of_log
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
-from lockstep.compare.two_sides import Pair, Side
-from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, word
+from lockstep.compare.two_sides import Pair
+from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, SIGNS, word
 from lockstep.record.quantity import EXACT, QUANTITIES
 
 _SYMBOLS = {
@@ -88,24 +88,26 @@ def _hover(pair: Pair) -> str:
 _COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 
 
-def compare_table(pairs: Sequence[Pair], head: Side, change: str = "Change") -> Any:
+def compare_table(
+    pairs: Sequence[Pair], machine: str, change: str = "Change", sides: Sequence[str] = ("Base", "Head")
+) -> Any:
     """Return a table of the compared cases, in their order. Each line links to its family on head's machine.
 
-    ``change`` says what the sizes of the changes are of.
+    ``change`` says what the sizes of the changes are of, and ``sides`` whose the numbers are.
     """
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
     unit = units.pop() if len(units) == 1 else ""
-    numbers = [f"{side} {unit}".strip() for side in ("Base", "Head")]
+    numbers = [f"{side} {unit}".strip() for side in sides]
     # A phone shows only the first columns.
     names = ["Suite", "Variant and case", change, "Verdict", "L2", "95 % interval", *numbers, "Machine code"]
-    return table(names, [_row(pair, head, not unit) for pair in pairs], "Cases, the loudest first")
+    return table(names, [_row(pair, machine, not unit) for pair in pairs], "Cases, the loudest first")
 
 
-def _row(pair: Pair, head: Side, with_unit: bool) -> list[Any]:
+def _row(pair: Pair, machine: str, with_unit: bool) -> list[Any]:
     variant = pair.head_variant
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
-    address = FamilyAddress(head.machine, pair.suite, (pair.case,), pair.l2)
+    address = FamilyAddress(machine, pair.suite, (pair.case,), pair.l2)
     interval = span(pair.low, pair.high) if math.isfinite(pair.error + pair.log) else "–"
     verdict: list[Any] = [
         f"{SIGNS[pair.verdict]} {word(pair.verdict, pair.unit)}" + (f": {pair.why}" if pair.why else "")
@@ -124,7 +126,7 @@ def _row(pair: Pair, head: Side, with_unit: bool) -> list[Any]:
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
         html.Td([html.Div(text) for text in (variant, pair.case) if text], className="mono shape"),
         _change(pair),
-        html.Td(verdict, className=loud if pair.why or len(verdict) > 1 else f"{loud} nowrap"),
+        html.Td(verdict, className=f"{loud} {'wide' if pair.why or len(verdict) > 1 else 'nowrap'}"),
         html.Td(pair.l2),
         html.Td(interval, className="number dim"),
         *numbers,
@@ -143,4 +145,5 @@ def _change(pair: Pair) -> Any:
     size = of_log(pair.log) if math.isfinite(pair.log) else "–"
     if pair.difference:
         size = f"{SHOWN_AS.get(pair.unit, ('', 1.0))[1] * pair.difference:+.4g}".replace("-", "−")
-    return verdict_change(pair.verdict, size)
+    sense = next((sense for sense, verdict in OF_SENSE.items() if verdict == pair.verdict), None)
+    return html.Td(size, className="number dim") if sense is None else change_cell(sense, size)

@@ -33,7 +33,6 @@ from dashboard.pages.parts import (
     loading,
     mono,
     notice,
-    plain_number,
     table,
     waiting,
 )
@@ -255,6 +254,11 @@ def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -
     return table(_HEAD, [_cells(row) for row in rows], count(len(rows), "series"), "numbers")
 
 
+def _plain(value: float) -> str:
+    """Format a value. A whole number has no decimals."""
+    return significant(value, 4) if value % 1 else whole(value)
+
+
 def _cells(row: Row) -> list[Any]:
     def number(quantity: str, formatted: Callable[[float], str], interval: bool = False) -> Any:
         measured = row.measured(quantity)
@@ -275,7 +279,7 @@ def _cells(row: Row) -> list[Any]:
         # Benchmarks of other projects have no variants, and may have no cases.
         html.Td(mono(row.case) if row.variant else linked(row.case or row.suite), className="shape"),
         html.Td(linked(row.variant) if row.variant else ""),
-        number(VALUE, lambda value: f"{plain_number(value)} {row.unit}".strip()),
+        number(VALUE, lambda value: f"{_plain(value)} {row.unit}".strip()),
         number("latency", partial(significant, count=4), interval=True),
         number("speedup", partial(significant, count=4), interval=True),
         number("floor", "{:.1f}".format),

@@ -38,6 +38,7 @@ from dashboard.pages.overview_table import columns, register_rows
 from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
 from dashboard.pages.series_grid import grid, open_rows
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.read_rows import newest_rows
@@ -119,7 +120,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
         return (
             [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted, open_alerts)],
-            [*news(results, open_alerts, machine), *drawn(results, made, muted)],
+            [*news(open_alerts, machine, now_ms()), *drawn(results, made, muted)],
         )
 
     @app.callback(

@@ -13,11 +13,10 @@ from dash import dcc, html
 from numpy.typing import NDArray
 
 from dashboard.address import OverviewAddress, SeriesAddress, link
+from dashboard.pages.alerts import alert_table
 from dashboard.pages.overview_choice import TIME, label, quantity_of
-from dashboard.pages.parts import command_block, commit_link, count, day
-from lockstep.alerts.alert_ranking import explain
+from dashboard.pages.parts import command_block, count
 from lockstep.alerts.analysis.machine_findings import MachineFindings
-from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
@@ -213,41 +212,17 @@ def _button(kind: str, text: str) -> Any:
     return html.Button(text, className=f"count {kind}", type="button", title="Show only these in the table", **filters)
 
 
-def news(results: Results, open_alerts: OpenAlerts, machine: str = "") -> list[Any]:
-    """Return the most urgent open alerts of the machine, one line each, with links to all of them and to muted ones."""
-    lines = [_line(results, alert) for alert in open_alerts.first]
+def news(open_alerts: OpenAlerts, machine: str, now: int) -> list[Any]:
+    """Return a table of the machine's most urgent open alerts, with links to all of them and to muted ones.
+
+    ``now``: the time in ms since 1970, for the ages.
+    """
     more: list[Any] = []
     if open_alerts.total > len(open_alerts.first):
         text = f"all {whole(open_alerts.total)} open alerts"
-        more += [dcc.Link(text, href=link("/alerts", state="open", machine=machine), className="link")]
+        more += [" · ", dcc.Link(text, href=link("/alerts", state="open", machine=machine), className="link")]
     if open_alerts.muted:
-        text = f"{'and ' if lines else ''}{whole(open_alerts.muted)} muted"
-        more += [
-            " · " if more else "",
-            dcc.Link(text, href=link("/alerts", state="muted", machine=machine), className="link"),
-        ]
-    if more:
-        lines.append(html.Li(more, className="dim"))
-    if open_alerts.first:
-        lines.insert(0, html.Li("Open alerts, each against the level before its change", className="dim"))
-    return [html.Ul(lines, className="news")] if lines else []
-
-
-def _line(results: Results, listed: Tracked) -> Any:
-    alert = listed.alert
-    # If several commits may have caused the change, the headline names the range.
-    named = alert.after if len(alert.commits) == 1 and not alert.unknown else ""
-    commit = next((commit for commit in results.commits(alert.machine) if commit.hash == named), None)
-    sign = html.Span(f"{SIGNS[alert.topic] if alert.topic in CHANGED else '◌'} ", className="slower")
-    words: list[Any] = [sign, dcc.Link(headline(alert), href=link(f"/alert/{listed.id}"), className="link plain-link")]
-    if why := explain(alert):
-        words.append(html.Span(f" · {why}", className="dim"))
-    if alert.since:
-        words.append(html.Span(f" · since {day(alert.since)}", className="dim"))
-    if listed.state == "acknowledged":
-        words.append(html.Span(" · acknowledged", className="dim"))
-    if alert.members:
-        words.append(html.Span(f" · {alert.cause.kind}", className="dim", title=alert.cause.sentence))
-    if commit:
-        words += [" · ", commit_link(commit, alert.machine), html.Span(f" {commit.subject}", className="dim")]
-    return html.Li(words)
+        text = f"{whole(open_alerts.muted)} muted"
+        more += [" · ", dcc.Link(text, href=link("/alerts", state="muted", machine=machine), className="link")]
+    listed = [alert_table(open_alerts.first, now, "Open alerts")] if open_alerts.first else []
+    return [*listed, *([html.P(more[1:], className="said")] if more else [])]

@@ -14,8 +14,8 @@ from dash import ClientsideFunction, Dash, dcc, html
 from dashboard.address import CommitAddress, link
 from dashboard.charts.theme import GRAPH_CONFIG
 from lockstep.alerts.cause.found_change import Sense
-from lockstep.compare.number_format import significant, whole
-from lockstep.compare.verdict import OF_SENSE, Verdict, sign
+from lockstep.compare.number_format import whole
+from lockstep.compare.verdict import OF_SENSE, sign
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
 from lockstep.history.problems import Problem
@@ -126,17 +126,6 @@ def change_cell(sense: Sense, text: str) -> Any:
     """Return a table cell for a change: the sign of its sense, and its size as text."""
     glyph = html.Span(f"{sign(sense)} ", className="glyph")
     return html.Td([glyph, text], className=f"number {OF_SENSE[sense]}")
-
-
-def verdict_change(verdict: Verdict, text: str) -> Any:
-    """Return a table cell for the size of a change, with a sign and a colour if its verdict has a sense."""
-    sense = next((sense for sense, own in OF_SENSE.items() if own == verdict), None)
-    return html.Td(text, className="number dim") if sense is None else change_cell(sense, text)
-
-
-def plain_number(value: float) -> str:
-    """Format a value with four digits. A whole number has no decimals."""
-    return significant(value, 4) if value % 1 else whole(value)
 
 
 def table(

@@ -92,7 +92,7 @@ class Snapshot:
                     self.results, machine, "7d", 0, self.findings, self.muted[machine], self.open_alerts[machine]
                 ),
                 html.P(["Machines: ", *links], className="said"),
-                *news(self.results, self.open_alerts[machine], machine),
+                *news(self.open_alerts[machine], machine, self.now),
                 *overview.drawn(self.results, self._choice(machine), self.muted[machine]),
             ]
         )

@@ -131,7 +131,7 @@ def test_every_command_page_and_message_shows_the_two_ends(abroad, origin, run, 
     repo = folder if (folder / ".git").is_dir() else folder / "results"
     store = Store.open(folder / "results", repo, thresholds=folder / "thresholds.toml")
     results = store.current()
-    card = str(news(results, open_alerts))
+    card = str(news(open_alerts, "h200", 0))
     assert ends in card
     assert f"/commit/{after}" not in card
     page = str(body(one, results, "light"))

@@ -129,5 +129,5 @@ def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
     assert verdicts(Thresholds(rules=(Rule(Pattern(suite="linear", quantity="latency"), min_effect=0.5),))) == {
         "slower"
     }
-    text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1]))
+    text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1].machine))
     assert "linear.host" in text

@@ -60,7 +60,7 @@ def test_numbers_have_their_variant_and_unit(history):
 def test_more_registers_are_worse_and_not_slower(history):
     results, commits = history
     sides = [Side(COMPILED, commit) for commit in commits]
-    text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1]))
+    text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1].machine))
     assert [json.dumps(said)[1:-1] in text for said in ("▼ worse", "▼ slower")] == [True, False]
 
 
