@@ -1,1 +1,1 @@
-"""Read-only interface for programs: JSON, feeds, badges, health and metrics."""
+"""Read-only interface for programs: JSON, feeds, health and metrics."""

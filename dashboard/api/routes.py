@@ -1,4 +1,4 @@
-"""Routes for programs: JSON under ``/api/v1/``, the alerts' feed, badges, health and metrics. All routes only read.
+"""Routes for programs: JSON under ``/api/v1/``, the alerts' feed, health and metrics. All routes only read.
 
 ``/api/v1/`` describes the routes as OpenAPI, and ``docs/api.md`` how to use them. Version 1 remains compatible.
 """
@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
-from typing import Any, Literal
+from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, request
 from flask_limiter import Limiter
@@ -18,14 +17,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from dashboard.address import query_values
 from dashboard.api import answers, schema
 from dashboard.api.metrics import Health
 from dashboard.auth.request_checks import RATES
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import StateError
-from lockstep.alerts.database.listing import Choice
-from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.store import Store, StoreError
@@ -96,38 +92,6 @@ def _get(operation: Operation) -> dict[str, Any]:
             for status, shape in answers.items()
         },
     }
-
-
-Kind = Literal["good", "bad", "plain"]
-
-#: Contrast with white text is at least 4.5:1. Orange and blue are the charts' colours; red and green are avoided.
-_COLOURS: dict[Kind, str] = {"good": "#0B62A8", "bad": "#B04A00", "plain": "#5A6570"}
-
-#: Width of a letter in pixels at 11 px. ``textLength`` fits the text to this estimate.
-_LETTER, _MARGIN, _MOST = 6.6, 6, 60
-
-
-def badge(label: str, value: str, kind: Kind) -> str:
-    """Return the badge as SVG text. ``kind`` decides its colour."""
-    left, right = label[:_MOST], value[:_MOST]
-    widths = [round(_LETTER * len(text)) for text in (left, right)]
-    first, second = (width + 2 * _MARGIN for width in widths)
-    title = escape(f"{left}: {right}")
-    texts = "".join(
-        f'<text x="{x}" y="14" textLength="{width}" lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
-        for x, width, text in ((_MARGIN, widths[0], left), (first + _MARGIN, widths[1], right))
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img" aria-label="{title}">'
-        f'<title>{title}</title><clipPath id="r"><rect width="{first + second}" height="20" rx="3"/></clipPath>'
-        f'<g clip-path="url(#r)"><rect width="{first}" height="20" fill="#2F3740"/>'
-        f'<rect x="{first}" width="{second}" height="20" fill="{_COLOURS[kind]}"/></g>'
-        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">{texts}</g></svg>'
-    )
-
-
-#: Servers that show badges and feeds on other sites may cache them for this time.
-_KEEP = "max-age=60"
 
 
 #: The addresses below /api/v1, each with what it answers.
@@ -205,19 +169,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     @api.route("/feed.atom")
     def feed() -> Response:
         text = atom(service.alerts.changed_last(MOST_ENTRIES) if service else [], service.site if service else "")
-        return Response(text, mimetype="application/atom+xml", headers={"Cache-Control": _KEEP})
-
-    @api.route("/badge/alerts.svg")
-    def alerts_badge() -> Response:
-        chosen = query_values(request.query_string.decode("utf-8", "replace"), "machine", "family", "label")
-        choice = Choice(OPEN, chosen["family"], chosen["machine"])
-        open_count, slower = service.alerts.count(choice) if service else (0, 0)
-        label = chosen["label"] or "performance"
-        status = findings.status
-        if not open_count and status and not status.succeeded:
-            return _svg(badge(label, "not analysed", "plain"))
-        value = f"{slower} slower" if slower else f"{open_count} open" if open_count else "steady"
-        return _svg(badge(label, value, "bad" if slower else "plain" if open_count else "good"))
+        return Response(text, mimetype="application/atom+xml", headers={"Cache-Control": "max-age=60"})
 
     @api.route("/healthz")
     @limiter.exempt
@@ -255,14 +207,3 @@ def _json(content: BaseModel | answers.Part) -> Response:
     if content.next:
         response.headers["Link"] = f'<{content.address}>; rel="next"'
     return response
-
-
-def _svg(text: str) -> Response:
-    # A browser treats an SVG that it opens directly as a page, and no script in this page may run.
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    headers = {
-        "Content-Security-Policy": policy,
-        "Cache-Control": _KEEP,
-        "Cross-Origin-Resource-Policy": "cross-origin",
-    }
-    return Response(text, mimetype="image/svg+xml", headers=headers)

@@ -1,4 +1,7 @@
-"""The chart of one series with all related measurements on one x axis: value, clock, temperature, machine code."""
+"""The charts of one series: all measurements over the commits, and the samples before and after a change.
+
+The first has one x axis for value, clock, temperature and machine code.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,18 @@ from typing import Any
 
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
-from dashboard.charts.theme import NEUTRAL, Scheme, Style, chart_layout, guide, titled
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, chart_layout, guide, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
+from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.cause.code_evidence import code_of
-from lockstep.alerts.model import FoundChange
+from lockstep.alerts.model import Alert, FoundChange
 from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.shown_quantities import Quantity
+from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
+from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Commit, Point
+from lockstep.history.snapshot import Results
 
 #: The points of a series, oldest first, each with its number.
 Points = Sequence[tuple[Point, Measured | None]]
@@ -243,3 +249,41 @@ def _domains(below: int) -> list[list[float]]:
         tops.append([max(top - _BELOW / total, 0.0), top])
         top -= _BELOW / total
     return tops
+
+
+def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure | None:
+    """Return the samples of the worst series beside the change, a dot each under a box; ``None`` if one has none."""
+    commits = results.commits(alert.machine)
+    place = {commit.hash: at for at, commit in enumerate(commits)}
+    series = series_by_name(results, alert.machine).get(alert.members[0].series) if alert.members else None
+    if series is None or alert.after not in place:
+        return None
+    columns = results.columns(alert.machine, COLUMNS, series=[series])
+    points = [point for point in results.points_of(alert.machine, columns) if point.samples and not point.same_work_as]
+    points.sort(key=lambda point: point.commit)
+    before = next((point for point in reversed(points) if point.commit < place[alert.after]), None)
+    after = next((point for point in points if point.commit >= place[alert.after]), None)
+    if before is None or after is None:
+        return None
+    benchmark = results.benchmarks[series.benchmark]
+    unit, factor = SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
+    data: list[Figure] = [
+        {
+            "type": "box",
+            "name": f"{side} {commits[point.commit].short}",
+            "x": [factor * sample for sample in point.samples],
+            "boxpoints": "all",
+            "jitter": 0.6,
+            "pointpos": 0,
+            "marker": {"color": colour, "size": 5},
+            "line": {"width": 1.25},
+            "fillcolor": "rgba(0,0,0,0)",
+            "hoverinfo": "x",
+        }
+        for side, point, colour in (("after", after, LINES[scheme][1]), ("before", before, LINES[scheme][0]))
+    ]
+    layout = chart_layout(scheme)
+    title = f"{benchmark.quantity} {'×' if unit == 'x' else unit}".strip()
+    layout["xaxis"] |= titled(title, scheme)
+    layout["yaxis"] |= {"showgrid": False}
+    return {"data": data, "layout": layout}

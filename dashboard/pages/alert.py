@@ -13,9 +13,8 @@ from werkzeug.exceptions import BadRequest
 
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.request_checks import RequestSecurity, WriteError
-from dashboard.charts.alert_chart import before_and_after
 from dashboard.charts.axes import sourced
-from dashboard.charts.series_figure import figure_height
+from dashboard.charts.series_figure import before_and_after, figure_height
 from dashboard.charts.theme import NEUTRAL, Scheme
 from dashboard.charts.trend import Figure
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.compare_cases import compare_table
 from dashboard.pages.controls import search_field
+from dashboard.pages.overview_table import NONE, matching
 from dashboard.pages.parts import (
     back_link,
     commit_link,
     count,
+    crumbs,
     day,
     loading,
     mono,
@@ -26,7 +28,6 @@ from dashboard.pages.parts import (
     table,
     waiting,
 )
-from dashboard.pages.series_grid import matching
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
 from lockstep.compare.at_commit import CommitComparison, compare_commit
@@ -58,7 +59,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
     assert run is not None
     return html.Main(
         [
-            html.Div([back_link(), html.Span(" / "), html.H1(commit.short, className="mono")], className="crumbs"),
+            crumbs(commit.short, back_link()),
             html.P(
                 [
                     html.Span(day(commit.date), className="dim"),
@@ -220,7 +221,7 @@ def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
     """Return a table of the series that match a search, the loudest verdicts first; "" matches all."""
     found = matching(comparison.rows, comparison.differences.verdict, search)
     if not len(found):
-        return [html.P("No series match.", className="dim")]
+        return [html.P(NONE, className="dim")]
     shown = comparison.select(found[:MOST_SERIES])
     pairs = [_pair(shown, place) for place in range(len(shown))]
     parts = [compare_table(pairs, shown.rows.key_at(0).machine, sides=("Before", "Now"))]

@@ -11,7 +11,7 @@ from dashboard.address import query_values
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_cases import compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
-from dashboard.pages.parts import count, day, graph, in_browser, loading, minus, table, waiting
+from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.difference import Quantity
@@ -59,7 +59,7 @@ def layout(results: Results, search: str) -> Any:
     ]
     return html.Main(
         [
-            html.Div([html.H1("Compare")], className="crumbs"),
+            crumbs("Compare", kind=""),
             dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
             folded(controls, filters, kind="sides"),
             loading(html.Div(waiting(), id="compare-body")),

@@ -11,9 +11,8 @@ import dash_mantine_components as dmc
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
+from dashboard.charts.at_commit import accuracy, roofline, speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.axes import sourced
-from dashboard.charts.log_log import accuracy, roofline
-from dashboard.charts.over_shapes import speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, quantity_links
@@ -28,6 +27,7 @@ from dashboard.pages.family_trends import (
 from dashboard.pages.parts import (
     back_link,
     count,
+    crumbs,
     graph,
     in_browser,
     loading,
@@ -93,7 +93,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
     ]
     return html.Main(
         [
-            html.Div([back_link(), html.Span(" / "), html.H1(address.suite, className="mono")], className="crumbs"),
+            crumbs(address.suite, back_link()),
             *quantity_links(
                 results,
                 address.suite,

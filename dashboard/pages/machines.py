@@ -18,6 +18,7 @@ from dashboard.pages.parts import (
     commit_line,
     commit_link,
     count,
+    crumbs,
     day,
     graph,
     loading,
@@ -60,7 +61,7 @@ def layout() -> Any:
     """Return the machines page, which the callback of ``register`` fills."""
     return html.Main(
         [
-            html.Div([html.H1("Machines")], className="crumbs"),
+            crumbs("Machines", kind=""),
             loading(html.Div(waiting(), id="machines-body")),
         ]
     )

@@ -34,9 +34,8 @@ from dashboard.pages.overview_choice import (
     shown_quantity,
 )
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_table import columns, register_rows
+from dashboard.pages.overview_table import columns, grid, register_rows
 from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
-from dashboard.pages.series_grid import grid, open_rows
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.listing import OpenAlerts
@@ -94,7 +93,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _unreadable(results),
             folded(controls),
             html.Div(waiting(), id="overview-cards"),
-            grid("overview-grid", shown_columns, _most(results), "No series match."),
+            grid(shown_columns, _most(results)),
             html.P(id="overview-more", className="dim"),
             dcc.Store(id="overview-path", data={"path": "/", "keys": _KEYS}),
         ]
@@ -143,7 +142,6 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         return _sinces(results, machine), _quantities(results, machine), value, shown_columns
 
     register_rows(app, store, findings)
-    open_rows(app, "overview-grid")
     chosen_values = [Input(f"overview-{name}", "value") for name in _KEYS]
     path = State("overview-path", "data")
     in_browser(app, "address", Output("overview-path", "modified_timestamp"), *chosen_values, path)

@@ -1,4 +1,4 @@
-"""The overview's table: its columns, and its rows as plain numbers in their order."""
+"""The overview's table, a grid of AG Grid: its columns, its rows as plain numbers in their order, and its search."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import dash_ag_grid as dag
 import numpy as np
 from dash import Dash, Input, Output
+from numpy.typing import NDArray
 
 from dashboard.address import SeriesAddress
 from dashboard.pages.overview_choice import Choice, chosen, of_choice
-from dashboard.pages.series_grid import (
-    MOST_ROWS,
-    Column,
-    case_column,
-    grid_function,
-    matching,
-    number,
-    or_none,
-    states_of,
-    text,
-)
+from dashboard.pages.parts import HINTS, in_browser
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import whole
+from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
-from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict
-from lockstep.history.model import STATES, SeriesKey
+from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
+from lockstep.history.model import STATES, Floats, SeriesKey
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
+
+#: Maximum number of rows that a browser gets, and sorts and filters; and for which the table is as high as its rows.
+MOST_ROWS, FEW_ROWS = 500, 40
+
+NONE = "No series match."
+
+Column = dict[str, Any]
 
 #: Points of a row's sparkline: the newest commits.
 SPARK = 24
@@ -117,10 +117,60 @@ def _past(results: Results, machine: str, keys: tuple[SeriesKey, ...]) -> Mappin
     }
 
 
+def grid(columns: Sequence[Column], rows: int) -> Any:
+    """Return the table without rows, which a callback fills. Until then it says that it is loading.
+
+    ``rows``: maximum number of rows that the table will have.
+    """
+    return dag.AgGrid(
+        id="overview-grid",
+        columnDefs=list(columns),
+        defaultColDef={"sortable": True, "filter": True, "resizable": True},
+        getRowId="params.data.id",
+        dashGridOptions={
+            "theme": {"function": "lockstepTheme(themeQuartz)"},
+            "getRowHeight": {"function": "rowHeight()"},
+            "headerHeight": 34,
+            "tooltipShowDelay": 300,
+            "localeText": {"loadingOoo": "Loading …", "noRowsToShow": NONE, "noMatchingRows": NONE},
+            "enableCellTextSelection": True,
+            "domLayout": "normal" if rows > FEW_ROWS else "autoHeight",
+        },
+        className="grid" if rows > FEW_ROWS else "grid short",
+        style={"height": None},
+    )
+
+
+def text(field: str, header: str, width: int, **options: Any) -> Column:
+    """Return a column of text, ``width`` pixels wide. ``options`` are further options of AG Grid's column."""
+    return (
+        {"field": field, "headerName": header, "width": width, "filter": "agTextColumnFilter"}
+        | {"headerTooltip": HINTS.get(header)}
+        | {"filterParams": {"filterOptions": ["contains", "equals"], "maxNumConditions": 1}}
+        | options
+    )
+
+
+def number(field: str, header: str, width: int, **options: Any) -> Column:
+    """Return a column of numbers. ``options`` are further options of AG Grid's column."""
+    column = {"field": field, "headerName": header, "width": width, "type": "rightAligned", "cellClass": "number"}
+    params = {"filterOptions": ["greaterThan", "lessThan"], "maxNumConditions": 1}
+    column |= {"filter": "agNumberColumnFilter", "filterParams": params, "headerTooltip": HINTS.get(header)}
+    return column | options
+
+
+def grid_function(name: str) -> dict[str, str]:
+    """Return a reference to a function in ``assets/grid.js``, for a column's ``valueFormatter``."""
+    return {"function": f"{name}(params)"}
+
+
 def columns(rows: RowTable) -> list[Column]:
     """Return the columns of the overview's table. Columns without any value in ``rows`` are hidden."""
     keys = rows.keys
     family_width = min(max(116, round(7.4 * max((len(key.suite) for key in keys), default=0)) + 30), 220)
+    # Shapes often differ only at their ends, so the column fits the longest one, at 7.4 px a letter.
+    case_width = min(max(150, round(7.4 * max((len(key.case) for key in keys), default=0)) + 24), 330)
+    shapes = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
     # Rows without provenance, as in a plain asv project, need no column for their state.
     states = {STATES[code] for code in np.unique(rows.columns["state"]).tolist()}
 
@@ -133,7 +183,7 @@ def columns(rows: RowTable) -> list[Column]:
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
         number("change", "Change %", 98, cellRenderer="Change"),
         text("variant", "Variant", 112, cellClass="mono", hide=not any(key.variant for key in keys)),
-        case_column(keys),
+        text("case", "Case", case_width, flex=1, minWidth=case_width, **shapes),
         text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
         known("value", "Value", 110, valueFormatter=grid_function("general")),
@@ -208,7 +258,8 @@ def _values(results: Results, machine: str, statuses: Statuses) -> Mapping[str, 
 
 
 def register_rows(app: Dash, store: Store, findings: Findings) -> None:
-    """Add the callback that fills the table."""
+    """Add the callbacks that fill the table, and that open the page of a row after a click."""
+    in_browser(app, "openRow", Output("url", "href", allow_duplicate=True), Input("overview-grid", "cellClicked"))
 
     @app.callback(
         Output("overview-grid", "rowData"),
@@ -240,3 +291,28 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 def _ordered(results: Results, choice: Choice) -> Statuses:
     """Return the statuses of the chosen series in the order of the table."""
     return in_order(of_choice(results, choice))
+
+
+def states_of(rows: RowTable) -> list[str]:
+    """Return the state of each row in words."""
+    columns = (rows.columns[name].tolist() for name in ("state", "same_work_as"))
+    return [COPIED if copied else STATE_LABELS[STATES[code]] for code, copied in zip(*columns, strict=True)]
+
+
+def or_none(numbers: Floats) -> list[float | None]:
+    """Return the numbers as a list for JSON, which has ``None`` for NaN."""
+    return [None if number != number else number for number in numbers.tolist()]
+
+
+def matching(rows: RowTable, verdicts: NDArray[np.uint8], search: str) -> NDArray[np.intp]:
+    """Return the indices of the rows that match a search, in any letter case.
+
+    Each word must occur in the key, the state, the unit, the commit or the verdict. ``verdicts`` are codes.
+    """
+    parts = zip(rows.keys, states_of(rows), rows.units, rows.short_commits, verdicts.tolist(), strict=True)
+    texts = (
+        "\n".join((*key, state, unit, commit, LOUDEST[code], word(LOUDEST[code], unit))).lower()
+        for key, state, unit, commit, code in parts
+    )
+    words = search.lower().split()
+    return np.array([place for place, text in enumerate(texts) if all(part in text for part in words)], dtype=np.intp)

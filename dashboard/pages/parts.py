@@ -117,6 +117,14 @@ def back_link() -> Any:
     return dcc.Link("Overview", href=link("/"), className="link")
 
 
+def crumbs(title: Any, *above: Any, kind: str = "mono") -> Any:
+    """Return the first line of a page: links to the pages above, and the title, whose CSS class is ``kind``."""
+    return html.Div(
+        [*(part for one in above for part in (one, html.Span(" / "))), html.H1(title, className=kind)],
+        className="crumbs",
+    )
+
+
 def minus(number: str) -> str:
     """Replace the hyphen in a number's text by a minus sign (−), which is as wide as the plus."""
     return number.replace("-", "−")

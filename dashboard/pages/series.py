@@ -17,7 +17,18 @@ from dashboard.charts.change_marks import change_text
 from dashboard.charts.series_figure import figure_height
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
-from dashboard.pages.parts import HINTS, back_link, commit_link, graph, in_browser, loading, mono, notice, waiting
+from dashboard.pages.parts import (
+    HINTS,
+    back_link,
+    commit_link,
+    crumbs,
+    graph,
+    in_browser,
+    loading,
+    mono,
+    notice,
+    waiting,
+)
 from dashboard.pages.series_data import (
     SeriesView,
     chart,
@@ -65,16 +76,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     name = " ".join(part for part in (address.variant, address.case, address.l2) if part)
     return html.Main(
         [
-            html.Div(
-                [
-                    back_link(),
-                    html.Span(" / "),
-                    dcc.Link(address.suite, href=family, className="link mono"),
-                    html.Span(" / "),
-                    html.H1(name, className="mono"),
-                ],
-                className="crumbs",
-            ),
+            crumbs(name, back_link(), dcc.Link(address.suite, href=family, className="link mono")),
             html.P(
                 ["on ", mono(address.machine), *(["; also on ", *other_links[1:]] if other_links else [])],
                 className="said",

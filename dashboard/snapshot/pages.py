@@ -28,7 +28,7 @@ from dashboard.pages.overview_choice import (
     shown_quantity,
 )
 from dashboard.pages.overview_families import shown_suites
-from dashboard.pages.parts import commit_line, commit_link, mono
+from dashboard.pages.parts import commit_line, commit_link, crumbs, mono
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -110,7 +110,7 @@ class Snapshot:
         charts = trends(results, address, "light", found, self.findings.repo)
         return html.Main(
             [
-                html.Div([html.H1(f"{suite} on {machine}", className="mono")], className="crumbs"),
+                crumbs(f"{suite} on {machine}"),
                 html.P(printed(results, address), className="printed"),
                 html.H2("Over the commits"),
                 html.Div(charts, className="charts"),

@@ -165,7 +165,7 @@ def test_a_page_reads_no_more_alerts_than_it_shows(store):
         assert rows_read(question)[1] == 0
 
 
-@pytest.mark.parametrize("path", ["/badge/alerts.svg?machine=h200", "/healthz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/metrics"])
 def test_counts_read_no_alert(client, path):
     assert rows_read(lambda: client.get(path))[1] == 0
 

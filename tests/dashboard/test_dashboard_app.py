@@ -22,7 +22,7 @@ from served import table_of, words
 from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse
-from dashboard.charts.over_shapes import sweep, sweep_axis
+from dashboard.charts.at_commit import sweep, sweep_axis
 from dashboard.charts.theme import chart_layout, styles
 from dashboard.charts.trend import trend
 from dashboard.pages import family, family_trends, overview

@@ -192,7 +192,7 @@ def test_the_chart_is_that_of_the_worst_series_with_the_range_shaded(here, slowe
 
 
 def test_the_samples_before_and_after_stand_over_one_another(tmp_path):
-    from dashboard.charts.alert_chart import before_and_after
+    from dashboard.charts.series_figure import before_and_after
 
     commits = commits_of(tmp_path / "repo", 12)
     write_foreign(tmp_path / "r", "runner", commits, lambda n: 1.2e-3 if n >= 6 else 1e-3)

@@ -13,7 +13,7 @@ from test_pages_overview import shown
 from trees import MACHINE, open_store, record, write_measurement
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.log_log import roofline
+from dashboard.charts.at_commit import roofline
 from dashboard.charts.theme import styles
 from dashboard.pages import family, family_trends
 from dashboard.pages.family_trends import informative_cases

@@ -13,7 +13,7 @@ from dashboard.address import FamilyAddress
 from dashboard.pages import commit, family, family_trends, overview
 from dashboard.pages.machine_health import health_of
 from dashboard.pages.overview_families import MOST_SUITES, families
-from dashboard.pages.series_grid import MOST_ROWS
+from dashboard.pages.overview_table import MOST_ROWS
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit

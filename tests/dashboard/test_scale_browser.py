@@ -8,7 +8,7 @@ from trees import open_store
 
 from dashboard.address import CommitAddress, OverviewAddress
 from dashboard.pages.commit import MOST_SERIES
-from dashboard.pages.series_grid import MOST_ROWS
+from dashboard.pages.overview_table import MOST_ROWS
 from dashboard.server.app import create_app
 
 __all__ = ["visit"]
