@@ -45,7 +45,7 @@ from lockstep.processes.git import Git
 _TIMEOUT_S = 5.0
 
 #: Maximum number of listed families, and of listed series.
-MOST_FAMILIES, MOST_SERIES = 60, 100
+MOST_FAMILIES, MOST_SERIES = 60, 50
 
 
 def layout(results: Results, address: CommitAddress) -> Any:
@@ -234,7 +234,7 @@ def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
 def _pair(comparison: CommitComparison, place: int) -> Pair:
     """Return a series with its numbers at the earlier commit and at this one."""
     differences, rows = comparison.differences, comparison.rows
-    key, earlier = rows.key_at(place), int(differences.earlier[place])
+    key, earlier, worse = rows.key_at(place), int(differences.earlier[place]), float(differences.worse[place])
     return Pair(
         key.suite,
         key.case,
@@ -243,7 +243,7 @@ def _pair(comparison: CommitComparison, place: int) -> Pair:
         key.variant,
         _number(differences.before, earlier) if earlier >= 0 else None,
         _number(rows, place),
-        float(differences.of_number(differences.worse)[place]),
+        -worse if differences.flipped[place] else worse,
         float(differences.error[place]),
         LOUDEST[differences.verdict[place]],
         ". ".join(filter(None, (rows.reason(place), rows.columns["note"][place]))),

@@ -279,12 +279,11 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        found = _ordered(results, choice)
-        if search and search.strip():
-            found = found.select(matching(found.rows, found.verdict, search))
+        ordered = _ordered(results, choice)
+        found = matching(ordered.rows, ordered.verdict, search or "")
         text = f"The first {whole(MOST_ROWS)} of {whole(len(found))} series: search for others."
-        shown = found.select(np.arange(min(len(found), MOST_ROWS)))
-        return cells_of(results, machine, shown), text if len(found) > MOST_ROWS else ""
+        shown = cells_of(results, machine, ordered.select(found[:MOST_ROWS]))
+        return shown, text if len(found) > MOST_ROWS else ""
 
 
 @remembered
@@ -309,10 +308,12 @@ def matching(rows: RowTable, verdicts: NDArray[np.uint8], search: str) -> NDArra
 
     Each word must occur in the key, the state, the unit, the commit or the verdict. ``verdicts`` are codes.
     """
+    words = search.lower().split()
+    if not words:
+        return np.arange(len(rows))
     parts = zip(rows.keys, states_of(rows), rows.units, rows.short_commits, verdicts.tolist(), strict=True)
     texts = (
         "\n".join((*key, state, unit, commit, LOUDEST[code], word(LOUDEST[code], unit))).lower()
         for key, state, unit, commit, code in parts
     )
-    words = search.lower().split()
     return np.array([place for place, text in enumerate(texts) if all(part in text for part in words)], dtype=np.intp)
