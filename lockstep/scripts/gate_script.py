@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -159,10 +159,17 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
     return lines
 
 
+def _labels(calls: Sequence[tuple[str, str]]) -> str:
+    """Return the variants and some cases of a script's calls, for whoever must choose from them."""
+    cases, variants = ([*dict.fromkeys(labels)] for labels in zip(*calls, strict=True))
+    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
+    return f"its variants are {', '.join(variants)}, its cases {', '.join(cases[:3])}{more}"
+
+
 def _trouble(plan: Plan, outcome: Outcome) -> str:
     """Return why a script gives no call at all; "" if it gives some."""
     if outcome.calls:
-        return "" if plan.selected(outcome.calls) else "no call of the script matches --case and --variant"
+        return "" if plan.selected(outcome.calls) else f"no call matches --case and --variant: {_labels(outcome.calls)}"
     if error := outcome.errors.get(HEAD):
         return f"the script ended before its first timed call: {error}"
     own = timing_lines(Path(plan.sides[HEAD].file))

@@ -99,6 +99,13 @@ def test_points_of_a_perf_report_are_cases_and_variants(project):
     assert sorted(path.name for path in folder.iterdir() if path.name != ".git") == ["benchmarks", "tiny_kernels"]
 
 
+def test_a_pattern_that_matches_no_call_is_answered_with_the_calls(project):
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
+    assert gated(folder, "benchmarks/bench_norm.py", variants=("Mine",)).trouble == (
+        "no call matches --case and --variant: its variants are Ours, Torch, its cases M=8,N=64, M=16,N=64, M=3,N=64"
+    )
+
+
 def test_only_points_that_are_measured_are_set_up(project, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "set up"
     noted = PERF_REPORT.replace(
