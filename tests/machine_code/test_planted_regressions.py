@@ -188,14 +188,14 @@ def test_what_is_worse_is_found_in_its_own_quantity_and_in_no_other(numbers, var
     by_code = {one.quantity for one in comparison.quantities if one.worse and one.cases[0].variant == variant}
     assert by_code == wanted & set(EXACT), "lockstep code diff --worse"
 
-    def history(quantity, of=variant):
-        before, after = found[of, quantity]
+    def history(quantity):
+        before, after = found[variant, quantity]
         return np.array([before] * 3 + [after] * 3)
 
     detected = {
         quantity: exact_changes(positive(history(quantity))) for quantity in EXACT if (variant, quantity) in found
     }
-    detected["error"] = error_changes(history("error"), history("error", "plain"))
+    detected["error"] = error_changes(history("error"))
     detected["deterministic"] = determinism_changes(history("deterministic"))
     worse = {
         quantity: [one.index for one in changes if (one.size > 0) == (quantity != "deterministic")]
