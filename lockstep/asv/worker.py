@@ -12,12 +12,12 @@ import io
 import os
 import sys
 import traceback
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
@@ -29,25 +29,15 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Import and measure one commit: serve the parent's requests until standard input ends."""
-    process = WorkerProcess("lockstep worker")
-    parser = process.parser
-    parser.add_argument("--benchmarks", type=Path, required=True)
-    parser.add_argument("--checkout", type=Path, required=True)
-    parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--all-variants", action="store_true", help="measure cases outside of histories too")
-    parser.add_argument("--seed", type=int, help="seed of checked inputs, placement of buffers and order")
-    parser.add_argument("--tuned", type=Path, help="file of the choices of tuners")
-    parser.add_argument("--retune", action="store_true", help="let tuners choose for themselves")
-    parser.add_argument("--stored-choices", action="store_true", help="let tuners take stored choices only")
-    options = process.parse()
+    process = WorkerProcess()
+    spec = process.specification(WorkerSpec)
     load_torch()
     from lockstep.suite.checkout import import_from
     from lockstep.suite.discovery import load_suites
 
     # Suites are loaded first: they come from the current checkout and read the variants' names from its packages.
-    suites = load_suites(options.benchmarks)
-    import_from(options.checkout, options.packages)
+    suites = load_suites(spec.benchmark_dir)
+    import_from(spec.checkout, spec.packages)
     from lockstep.record.provenance import host_facts
     from lockstep.timing.device import open_device
     from lockstep.timing.epochs import QUICK, Plan
@@ -58,29 +48,29 @@ def main() -> int:
     device = open_device()
     measurer = Measurer(
         device,
-        QUICK if options.quick else Plan.on(device),
+        QUICK if spec.quick else Plan.on(device),
         listener=process.stage,
-        history=not options.all_variants,
+        history=spec.history,
     )
-    if options.seed is not None:
-        measurer.seed = measurer.places = options.seed
+    if spec.seed is not None:
+        measurer.seed = measurer.places = spec.seed
     host = host_facts()
     tuners = measurer.tuners = Tuners(
-        Choices(options.tuned),
+        Choices(spec.tuned),
         device,
         where_of(host),
-        options.retune,
-        options.stored_choices,
+        spec.retune,
+        spec.stored,
         tell=lambda text: process.emit("told", text=text),
         apart=lambda: measurer.observer.apart(),
     )
     process.emit("ready", host=host)
     with tuners.held():
-        return _serve(process, measurer, suites, host, options)
+        return _serve(process, measurer, suites, host, spec)
 
 
 def _serve(
-    process: WorkerProcess, measurer: Measurer, suites: Mapping[str, Suite], host: Mapping[str, str], options: Namespace
+    process: WorkerProcess, measurer: Measurer, suites: Mapping[str, Suite], host: Mapping[str, str], spec: WorkerSpec
 ) -> int:
     """Serve the parent's requests until standard input ends; return the exit status."""
     from lockstep.machine_code.observed import Observer
@@ -94,13 +84,13 @@ def _serve(
             continue
         if not informed:
             # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
-            measurer.observer = Observer(_known_code(host, suites, options.checkout, options.packages))
+            measurer.observer = Observer(_known_code(host, suites, spec.checkout, spec.packages))
             informed = True
         arguments = request.get("works") or request["measure"]
         suite = suites[arguments["suite"]]
         if "works" in request:
             try:
-                process.emit("works", works=_works(measurer, suite, arguments, options.checkout))
+                process.emit("works", works=_works(measurer, suite, arguments, spec.checkout))
             except DeviceLost as lost:
                 return process.lost(lost.variant, lost.reason, lost.rule)
             continue

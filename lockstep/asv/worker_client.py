@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.processes.watched_worker import Watched, WorkerDied
+from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 
@@ -61,16 +62,15 @@ class Worker(Watched):
         Raises:
             WorkerDied: the worker did not start; ``how`` ends with the last line that the worker printed.
         """
-        arguments = ["--benchmarks", str(spec.benchmark_dir), "--checkout", str(spec.checkout)]
-        arguments += ["--packages", *spec.packages, *(["--quick"] if spec.quick else [])]
-        arguments += [] if spec.history else ["--all-variants"]
-        arguments += [] if spec.seed is None else ["--seed", str(spec.seed)]
-        arguments += [] if spec.tuned is None else ["--tuned", str(spec.tuned)]
-        arguments += ["--retune"] if spec.retune else []
-        arguments += ["--stored-choices"] if spec.stored else []
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {})}
         super().__init__(
-            "lockstep.asv.worker", arguments, silence_s, spec.check_s, environment, folders=spec.folders, warm=True
+            "lockstep.asv.worker",
+            [spelled(spec)],
+            silence_s,
+            spec.check_s,
+            environment,
+            folders=spec.folders,
+            warm=True,
         )
         self.host: dict[str, str] = self.started()["host"]
 

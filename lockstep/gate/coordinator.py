@@ -86,7 +86,7 @@ class Coordinator:
     def _ready(self) -> GateWorker:
         """Return the worker. Start it if needed, without suites whose import hangs or kills the worker."""
         while self._worker is None:
-            worker = GateWorker(self._setup, self._silence_s, list(self._skipped))
+            worker = GateWorker(replace(self._setup, skip=tuple(self._skipped)), self._silence_s)
             try:
                 self._worker = worker.ready()
             except WorkerDied as died:
@@ -105,7 +105,7 @@ class Coordinator:
         }
         if not failing:
             return {}
-        alone = GateWorker(self._setup, self._silence_s, list(self._skipped), alone="head").ready()
+        alone = GateWorker(replace(self._setup, skip=tuple(self._skipped), alone="head"), self._silence_s).ready()
         alone.close()
         heads = {name: alone.imported.get(name, {}).get("head") for name in failing}
         return {name: Conflict(head, failing[name]) for name, head in heads.items() if head and head.variants}

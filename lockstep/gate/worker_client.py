@@ -9,6 +9,7 @@ from typing import Any
 
 from lockstep.gate.model import Group, GroupRequest, SideFacts, Verdict, group_from, verdict_from
 from lockstep.processes.watched_worker import Watched
+from lockstep.processes.worker import spelled
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Setup:
         seed: seed of inputs, placement of buffers, and order.
         quick: whether epochs are short: they find errors, but their times are inaccurate.
         tuned, retune: see ``lockstep.gate.request.Request``.
+        skip: imports ("suite@side") that are known to hang or kill the worker.
+        alone: "base" or "head" to import only this version; "" to import both.
     """
 
     base: Path
@@ -34,6 +37,8 @@ class Setup:
     quick: bool = False
     tuned: Path | None = None
     retune: bool = False
+    skip: tuple[str, ...] = ()
+    alone: str = ""
 
 
 class GateWorker(Watched):
@@ -47,22 +52,14 @@ class GateWorker(Watched):
         group: the group whose cases the worker is judging; ``None`` before the first.
     """
 
-    def __init__(self, setup: Setup, silence_s: float, skip: Sequence[str] = (), alone: str = "") -> None:
+    def __init__(self, setup: Setup, silence_s: float) -> None:
         """Start the worker.
 
         Args:
             setup: the code to import, and the settings of the measurements.
             silence_s: seconds without an event after which the worker counts as hung.
-            skip: imports ("suite@side") that are known to hang or kill the worker.
-            alone: "base" or "head" to import only this version; "" to import both.
         """
-        arguments = ["--benchmarks", str(setup.benchmark_dir), "--base", str(setup.base), "--head", str(setup.head)]
-        arguments += ["--packages", *setup.packages, "--suites", *setup.suites, "--seed", str(setup.seed)]
-        arguments += [*(["--skip", *skip] if skip else []), *(["--quick"] if setup.quick else [])]
-        arguments += ["--alone", alone] if alone else []
-        arguments += ["--tuned", str(setup.tuned)] if setup.tuned else []
-        arguments += ["--retune"] if setup.retune else []
-        super().__init__("lockstep.gate.measuring.worker", arguments, silence_s, warm=True)
+        super().__init__("lockstep.gate.measuring.worker", [spelled(setup)], silence_s, warm=True)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self.group: Group | None = None
 

@@ -19,6 +19,7 @@ from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code
 from lockstep.machine_code.targets import Target
 from lockstep.machine_code.worker_session import Session, TracingFailed, Tree
 from lockstep.processes.toolchain import Toolchain
+from lockstep.processes.worker import spelled
 from lockstep.suite.definition import Suite
 
 Say = Callable[[str], None]
@@ -117,7 +118,7 @@ class Reader(Session):
 
     def described(self) -> CompilerFacts:
         """Return the versions and the default options of the tree's compiler."""
-        key = f"compiler {digest(self.target.spell(), self._surroundings)}"
+        key = f"compiler {digest(spelled(self.target), self._surroundings)}"
         if key not in (cached := self._cache.get([key])):
             answer = self.request("describing the compiler of", "described", describe={})
             cached = {key: {"versions": answer["versions"], "options": answer["options"]}}

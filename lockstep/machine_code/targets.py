@@ -9,10 +9,9 @@ whitepapers (A100, H100, RTX Blackwell), the data sheets of B200, Jetson AGX Ori
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 #: Threads of a warp.
@@ -133,15 +132,6 @@ class Target:
         """Return the GPU that the facts of ``lockstep.record.provenance.host_facts`` describe."""
         arch, processors = int(facts["capability"].replace(".", "")), int(facts["sm_count"])
         return cls(arch, processors, facts.get("gpu", ""), int(facts.get("l2_bytes") or 0))
-
-    @classmethod
-    def spelled(cls, text: str) -> Target:
-        """Return the target from the text that ``spell`` returned."""
-        return cls(**json.loads(text))
-
-    def spell(self) -> str:
-        """Return the target as text, to send it to another process."""
-        return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> Target:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.machine_code.model import KernelCode
-from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import Specification
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Trace and compile one tree: serve the parent's requests until standard input ends."""
-    process = WorkerProcess("lockstep code worker")
-    parser = process.parser
-    parser.add_argument("--benchmarks", type=Path, required=True)
-    parser.add_argument("--tree", type=Path, required=True)
-    parser.add_argument("--target", type=Target.spelled, required=True)
-    parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--processes", type=int, required=True)
-    options = process.parse()
+    process = WorkerProcess()
+    asked = process.specification(Specification)
     load_torch()
     from lockstep.gpu.triton_assembler import keep_toolchain
     from lockstep.machine_code.compiling.build import build, compile_seconds, identify
@@ -43,9 +36,9 @@ def main() -> int:
     if too_old := untraceable_triton():
         sys.exit(too_old)
     keep_toolchain()
-    suites = load_suites(options.benchmarks)
-    import_from(options.tree, options.packages)
-    tracer = Tracer(suites, options.tree, options.packages, options.target, process.stage)
+    suites = load_suites(asked.benchmark_dir)
+    import_from(asked.root, asked.packages)
+    tracer = Tracer(suites, asked.root, asked.packages, asked.target, process.stage)
     #: Requests to compile and kernels, by the identity of the kernel.
     traced: dict[str, tuple[Request, KernelCode]] = {}
 
@@ -58,7 +51,7 @@ def main() -> int:
             case {"trace": wanted}:
                 rows = tracer.trace(**wanted)
                 launched = list(dict.fromkeys(launch for _, _, launches in rows for launch, _ in launches))
-                kernels = dict(zip(launched, identify(launched, options.tree, options.processes, beat), strict=True))
+                kernels = dict(zip(launched, identify(launched, asked.root, asked.processes, beat), strict=True))
                 traced |= {kernel.identity: (launch, kernel) for launch, kernel in kernels.items()}
                 cases = [
                     (key, [(kernels[launch].identity, text) for launch, text in launches], asdict(code))
@@ -66,13 +59,13 @@ def main() -> int:
                 ]
                 process.emit("traced", kernels=list(map(asdict, kernels.values())), cases=cases)
             case {"build": wanted}:
-                built = build([traced[identity] for identity in wanted], options.processes, beat)
+                built = build([traced[identity] for identity in wanted], asked.processes, beat)
                 process.emit("built", kernels=list(map(asdict, built)))
             case {"clock": {"identities": wanted, "repeats": repeats}}:
                 seconds = compile_seconds([traced[identity][0] for identity in wanted], repeats)
                 process.emit("clocked", seconds=seconds)
             case _:
-                process.emit("described", **asdict(compiler_facts(options.target)))
+                process.emit("described", **asdict(compiler_facts(asked.target)))
     return 0
 
 

@@ -13,6 +13,7 @@ from lockstep.machine_code.model import CaseCode, CaseKey, case_code_from, kerne
 from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.processes.watched_worker import Watched, WorkerDied
+from lockstep.processes.worker import spelled
 
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0
@@ -45,6 +46,17 @@ class Tree:
     def label(self) -> str:
         """Return the tree's name, and its toolchain unless that is the installed one: "HEAD with triton==3.6.0"."""
         return self.name if self.toolchain == INSTALLED else f"{self.name} with {self.toolchain.name}"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What a worker traces and compiles; ``Session`` and ``Tree`` describe the fields."""
+
+    benchmark_dir: Path
+    root: Path
+    packages: tuple[str, ...]
+    target: Target
+    processes: int
 
 
 class Session:
@@ -135,20 +147,19 @@ class Session:
             worker.close(patience_s=0.0 if self._stopped else WAIT_S)
 
     def _start(self) -> Watched:
-        arguments = ["--benchmarks", str(self._benchmark_dir), "--tree", str(self.tree.root)]
-        arguments += ["--target", self.target.spell(), "--processes", str(self._processes)]
-        arguments += ["--packages", *self.tree.packages]
+        tree = self.tree
+        specification = Specification(self._benchmark_dir, tree.root, tree.packages, self.target, self._processes)
         # Triton's interpreter compiles nothing, and a CUDA context would take memory on the GPU.
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         environment["CUDA_VISIBLE_DEVICES"] = ""
         if self.target.gpu:
             environment["LOCKSTEP_KERNEL_GPU"] = self.target.gpu  # kernels may depend on the name of the GPU
-        toolchain = self.tree.toolchain
+        toolchain = tree.toolchain
         if toolchain != INSTALLED and environment.get(ASSEMBLER) == str(own_assembler()):
             del environment[ASSEMBLER]  # ``keep_toolchain`` of this process set it to the installed Triton's
         return Watched(
             "lockstep.machine_code.worker",
-            arguments,
+            [spelled(specification)],
             SILENCE_S,
             environment=environment,
             folders=toolchain.folders,

@@ -1,51 +1,72 @@
 """The worker's side of the protocol between a worker process and its parent (``lockstep.processes.watched_worker``).
 
-The worker reads JSON requests from standard input, one per line. It writes JSON events, one per line, to the file
-descriptor that ``--reply`` names. It ends when its input ends. Before each step that may hang or crash, it sends a
-``stage`` event, so that the parent knows which step was running. Output of kernels and compilers goes to the parent's
-log.
+The last word of the worker's command line is its specification, a dataclass as JSON. It reads JSON requests from
+standard input, one per line. It writes JSON events, one per line, to the file descriptor that ``--reply`` names. It
+ends when its input ends. Before each step that may hang or crash, it sends a ``stage`` event, so that the parent knows
+which step was running. Output of kernels and compilers goes to the parent's log.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from lockstep.processes.end_with_parent import end_with_parent
 from lockstep.processes.exit_status import CONTEXT_LOST
+
+T = TypeVar("T")
 
 #: Name of the request that ends a worker, and of the event that its process sends if it can become another worker.
 END = "end worker"
 IDLE = "idle"
 
 
+def spelled(specification: Any) -> str:
+    """Return a dataclass of plain values, paths and such dataclasses as one word of a command line."""
+    return json.dumps(asdict(specification), default=str)
+
+
+def read_as(kind: type[T], word: str) -> T:
+    """Return the dataclass of this kind whose word ``spelled`` returned."""
+    specification: T = _read(kind, json.loads(word))
+    return specification
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Return a value of JSON as the type of a field asks for: as a path, a tuple, or a dataclass."""
+    parts = get_args(hint)
+    if value is None or get_origin(hint) is UnionType:
+        return value if value is None else _read(parts[0], value)
+    if is_dataclass(hint):
+        kind, hints = cast(Any, hint), get_type_hints(hint)
+        return kind(**{name: _read(hints[name], part) for name, part in value.items()})
+    if get_origin(hint) is tuple:
+        return tuple(_read(parts[0], part) for part in value)
+    if get_origin(hint) is Mapping:
+        return {name: _read(parts[1], part) for name, part in value.items()}
+    return Path(value) if hint is Path else value
+
+
 class WorkerProcess:
-    """This process as a worker: its command line, the requests it reads and the events it sends.
+    """This process as a worker: its specification, the requests it reads and the events it sends.
 
     Create it before slow imports: only from then on does the process end with its parent.
-
-    Args:
-        name: name of the program, for usage errors.
-
-    Attributes:
-        parser: parser of the command line; add the worker's own arguments, then call ``parse``.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self) -> None:
         end_with_parent()
-        self.parser = argparse.ArgumentParser(prog=name)
-        self.parser.add_argument("--reply", type=int, required=True, help="file descriptor on which to send events")
+        self._reply = os.fdopen(int(sys.argv[2]), "w", buffering=1, encoding="utf-8")  # after "--reply"
 
-    def parse(self) -> argparse.Namespace:
-        """Parse the worker's command line, and open the pipe on which it sends events to the parent."""
-        options = self.parser.parse_args()
-        self._reply = os.fdopen(options.reply, "w", buffering=1, encoding="utf-8")
-        return options
+    def specification(self, kind: type[T]) -> T:
+        """Return the specification with which the parent started this worker."""
+        return read_as(kind, sys.argv[3])
 
     def emit(self, event: str, **content: Any) -> None:
         """Send an event with these fields to the parent, as one line of JSON."""

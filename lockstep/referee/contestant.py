@@ -7,10 +7,8 @@ that only the judge knows. So no timed call sees values that an earlier call saw
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -20,9 +18,10 @@ import torch
 
 from lockstep.processes import stopping
 from lockstep.processes.watched_worker import Watched
+from lockstep.processes.worker import spelled
 from lockstep.referee import sandbox
 from lockstep.referee.arena import Layout, SharedBuffer, decode, encode
-from lockstep.referee.problem_definition import ProblemDefinition, Refused, Submission
+from lockstep.referee.problem_definition import Contest, ProblemDefinition, Refused, Submission
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.checks.outputs import poison, span
 from lockstep.timing.checks.refill_arguments import fits
@@ -72,11 +71,10 @@ class Contestant:
         self._device = device
         self._shared = SharedBuffer(size, device.torch_device)
         files = [*readable, *([Path(submission.path)] if submission and submission.path else [])]
-        candidate = submission and asdict(submission)
         filter_fd = sandbox.filter_fd()
         self._worker = Watched(
             "lockstep.referee.contestant_process",
-            ["--problem", json.dumps(asdict(source)), "--candidate", json.dumps(candidate)],
+            [spelled(Contest(source, submission))],
             silence_s,
             silence_s,
             environment=sandbox.variables(),

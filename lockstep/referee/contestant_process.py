@@ -7,13 +7,13 @@ This process holds no reference, no seed of inputs, no verdict, and no clock tha
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+from lockstep.referee.problem_definition import Contest
 from lockstep.referee.sandbox import limit_resources
 
 if TYPE_CHECKING:
@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run one candidate at the requests of a judge in another process, until standard input ends."""
-    process = WorkerProcess("lockstep contestant")
-    process.parser.add_argument("--problem", type=json.loads, required=True, help="a ProblemDefinition as JSON")
-    process.parser.add_argument("--candidate", type=json.loads, required=True, help="a Submission as JSON, or null")
-    options = process.parse()
+    process = WorkerProcess()
+    contest = process.specification(Contest)
     limit_resources()
     load_torch()
     import torch
 
     from lockstep.referee.arena import attach
     from lockstep.referee.open_problem import open_problem
-    from lockstep.referee.problem_definition import ProblemDefinition, Submission
     from lockstep.timing.checks.check import brief
     from lockstep.timing.device import open_device
 
@@ -52,8 +49,8 @@ def main() -> int:
         content = {}
         try:
             if verb == "load":
-                problem = open_problem(ProblemDefinition(**options.problem), device)
-                candidate = problem.load(Submission(**options.candidate) if options.candidate else None)
+                problem = open_problem(contest.problem, device)
+                candidate = problem.load(contest.candidate)
                 content["prepares"] = candidate.prepares()
             elif verb == "case":
                 assert candidate is not None, "the judge asks for load first"

@@ -53,5 +53,13 @@ class Submission:
     function: str = ""
 
 
+@dataclass(frozen=True)
+class Contest:
+    """What the process of a contestant runs: a candidate, or the problem's own incumbent for None."""
+
+    problem: ProblemDefinition
+    candidate: Submission | None
+
+
 class Refused(ValueError):
     """A candidate cannot be loaded, raises, or lacks what the problem requires; the message says why."""

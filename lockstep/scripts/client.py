@@ -8,6 +8,7 @@ from typing import Any
 
 from lockstep.gate.model import Verdict, verdict_from
 from lockstep.processes.watched_worker import Watched, WorkerDied
+from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.scripts.plan import Plan
@@ -53,7 +54,7 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
     """
     for _ in range(MOST_DEATHS):
         done = (*outcome.verdicts, *outcome.records, *outcome.died)
-        worker = Watched("lockstep.scripts.worker", ["--plan", replace(plan, done=done).write()], silence_s, warm=True)
+        worker = Watched("lockstep.scripts.worker", [spelled(replace(plan, done=done))], silence_s, warm=True)
         worker.say = say
         try:
             ready = worker.started()

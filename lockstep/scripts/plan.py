@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import fnmatch
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 BASE, HEAD = "base", "head"
@@ -59,18 +58,6 @@ class Plan:
     done: tuple[int, ...] = field(default=())
     version: str = ""
     adopt: bool = False
-
-    def write(self) -> str:
-        """Return the plan as one line of JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def read(cls, text: str) -> Plan:
-        """Return the plan of ``write``."""
-        row = json.loads(text)
-        row["sides"] = {name: Side(**side) for name, side in row["sides"].items()}
-        tuples = ("arguments", "cases", "variants", "done")
-        return cls(**{**row, **{name: tuple(row[name]) for name in tuples}})
 
     def selected(self, labels: Sequence[tuple[str, str]]) -> list[int]:
         """Return the numbers of the calls that the globs select; labels are case and variant of each call."""

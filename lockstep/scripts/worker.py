@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Run the script and send what its calls gave; return the exit status."""
-    process = WorkerProcess("lockstep script worker")
-    process.parser.add_argument("--plan", type=Plan.read, required=True)
-    plan: Plan = process.parse().plan
+    process = WorkerProcess()
+    plan = process.specification(Plan)
     load_torch()
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart

@@ -7,12 +7,12 @@ variant takes a configuration as ``config=``; without ``config`` the variant rea
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from lockstep.machine_code.compiled_tree import processors_here
 from lockstep.machine_code.targets import Target
 from lockstep.processes.end_with_parent import end_with_parent, reap, start
+from lockstep.processes.worker import read_as, spelled
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite, SuiteError
 from lockstep.suite.discovery import load_suites
@@ -114,6 +115,15 @@ def _spaces(suite: Suite) -> dict[str, Any]:
     return {name.removeprefix(prefix): space for name, space in spaces.items() if name.startswith(prefix)}
 
 
+@dataclass(frozen=True)
+class _Candidates:
+    """What a separate process compiles: suite, variant and case label of each search space."""
+
+    benchmark_dir: Path
+    target: Target
+    jobs: tuple[tuple[str, str, str], ...]
+
+
 def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], target: Target) -> None:
     """Compile all candidates into Triton's cache, in one separate process that calls them on meta tensors.
 
@@ -123,11 +133,15 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
         benchmark_dir: folder of the suites.
         jobs: suite, variant and case label of each search space.
     """
-    arguments = ["--benchmarks", str(benchmark_dir), "--target", target.spell()]
     # The process sees no GPU, because a CUDA context takes memory on it, and no interpreter, which compiles nothing.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = start(
-        [sys.executable, "-m", "lockstep.tuning.search_space", *arguments, *("\t".join(job) for job in jobs)],
+        [
+            sys.executable,
+            "-m",
+            "lockstep.tuning.search_space",
+            spelled(_Candidates(benchmark_dir, target, tuple(jobs))),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -154,21 +168,16 @@ def _calls(suite: Suite, variant: str, case: Case) -> Iterator[partial[Any]]:
 
 def _main() -> int:
     end_with_parent()
-    parser = argparse.ArgumentParser(prog="lockstep candidates")
-    parser.add_argument("--benchmarks", type=Path, required=True)
-    parser.add_argument("--target", type=Target.spelled, required=True)
-    parser.add_argument("jobs", nargs="+")
-    options = parser.parse_args()
-    suites = load_suites(options.benchmarks)
+    asked = read_as(_Candidates, sys.argv[1])
+    suites = load_suites(asked.benchmark_dir)
 
     # Imported here: only this process needs torch and Triton.
     from lockstep.machine_code.compiling.build import fill_cache
     from lockstep.machine_code.tracing.recorded_launches import Request, noted
 
     requests: list[Request] = []
-    with noted(options.target, lambda request, *_: requests.append(request)):
-        for job in options.jobs:
-            name, variant, label = job.split("\t")
+    with noted(asked.target, lambda request, *_: requests.append(request)):
+        for name, variant, label in asked.jobs:
             for call in _calls(suites[name], variant, suites[name].case(label)):
                 # The measuring process meets the same error and reports it.
                 with contextlib.suppress(Exception):

@@ -14,8 +14,7 @@ TOY = """
     import os, sys
     from lockstep.processes.worker import WorkerProcess
 
-    process = WorkerProcess("toy")
-    process.parse()
+    process = WorkerProcess()
     process.emit("ready", parent=os.getppid(), warm="torch" in sys.modules)
     for request in process.requests():
         answer = None

@@ -12,9 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.gate.worker_client import Setup
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.suite.definition import Suite
@@ -25,33 +25,20 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Import base and head, and judge them: serve the parent's requests until standard input ends."""
-    process = WorkerProcess("lockstep gate worker")
-    parser = process.parser
-    parser.add_argument("--benchmarks", type=Path, required=True)
-    parser.add_argument("--base", type=Path, required=True)
-    parser.add_argument("--head", type=Path, required=True)
-    parser.add_argument("--packages", nargs="+", required=True)
-    parser.add_argument("--suites", nargs="+", required=True)
-    parser.add_argument("--skip", nargs="*", default=[], metavar="SUITE@SIDE", help="skip these imports")
-    parser.add_argument("--alone", choices=("base", "head"), help="import only base or only head")
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--tuned", type=Path, help="file of the choices of tuners")
-    parser.add_argument("--retune", action="store_true", help="let the tuners of both sides choose for themselves")
-    options = process.parse()
-
+    process = WorkerProcess()
+    setup = process.specification(Setup)
     load_torch()
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
     from lockstep.machine_code.family_files import definition_packages
     from lockstep.suite.discovery import load_suites
 
-    suites = load_suites(options.benchmarks)
-    with_adapters = [suites[name] for name in options.suites if suites[name].adapters]
+    suites = load_suites(setup.benchmark_dir)
+    with_adapters = [suites[name] for name in setup.suites if suites[name].adapters]
     definitions = {
-        top: suite.home.parent for suite in with_adapters for top in definition_packages(suite, options.packages)
+        top: suite.home.parent for suite in with_adapters for top in definition_packages(suite, setup.packages)
     }
-    sides = Sides(options.packages, definitions, base=options.base, head=options.head)
+    sides = Sides(setup.packages, definitions, base=setup.base, head=setup.head)
     keep_apart(sides, "base")
     from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import QUICK, pace_on
@@ -68,22 +55,22 @@ def main() -> int:
         process.emit("told", text=text)
 
     device, facts = open_device(), host_facts()
-    tuners = Tuners(Choices(options.tuned), device, where_of(facts), options.retune, tell=say)
-    pace = QUICK if options.quick else pace_on(device)
+    tuners = Tuners(Choices(setup.tuned), device, where_of(facts), setup.retune, tell=say)
+    pace = QUICK if setup.quick else pace_on(device)
     comparer = Comparer(
         sides,
         device,
         pace,
-        options.seed,
+        setup.seed,
         stage,
         begin=lambda group: process.emit("group", group=asdict(group)),
         tell=say,
         tuners=tuners,
     )
     imported: dict[str, dict[str, Any]] = {}
-    for name in options.suites:
-        for side in [options.alone] if options.alone else ["base", "head"]:
-            if f"{name}@{side}" not in options.skip:
+    for name in setup.suites:
+        for side in [setup.alone] if setup.alone else ["base", "head"]:
+            if f"{name}@{side}" not in setup.skip:
                 stage("load", name, side)
                 imported.setdefault(name, {})[side] = asdict(comparer.families.load(suites[name], side))
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
