@@ -55,7 +55,6 @@ def run_history(
         result_file,
         write_exact,
     )
-    from lockstep.asv.recorded_versions import refuse_split
     from lockstep.machine_code import TracingFailed
     from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import Reader
@@ -63,7 +62,6 @@ def run_history(
     from lockstep.record.provenance import harness_commit
 
     folder = Path(conf.results_dir)
-    refuse_split(folder, suites)
     commits = list(_spread(_commits(args.range, packages), args.most))
     harness = harness_commit(Path(conf.benchmark_dir), folder)
     cases = {suite.name: followed_cases(suite) for suite in suites}

@@ -18,7 +18,6 @@ from asv.results import Results, get_existing_hashes
 from asv.runner import BenchmarkResult
 
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
-from lockstep.asv.recorded_versions import refuse_split
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
 from lockstep.asv.whole_results import benchmark_result
@@ -94,7 +93,6 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
         suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
         packages_under_test(conf, suites)
-        refuse_split(results, suites.values())
         if args.shards:
             return run_shards(conf, args)
         resume = args.skip_existing or args.skip_existing_successful

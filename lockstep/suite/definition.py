@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 #: Raised by one whenever a change of the measurement makes old and new numbers incomparable. A new version starts a new
 #: series, because the version is part of the asv benchmark version.
 PROTOCOL_VERSION = 6
-
-#: The benchmark version that replaces digests of a suite's source, the versions of earlier releases under protocol 6.
-FIRST_STATED = "6.1"
 
 #: Assumed number of summands if a suite does not state it.
 MANY_SUMMANDS = 1 << 16
@@ -234,8 +230,7 @@ class Suite(ABC):
         """Return the version of the suite's benchmarks: that of recorded series if the suite continues them."""
         own = f"{PROTOCOL_VERSION}.{self.version}"
         continued, recorded = self.continues
-        # Earlier versions of Lockstep had users state the digest of the suite's source as ``continued``.
-        return recorded if continued == own or (own == FIRST_STATED and is_digest(continued)) else own
+        return recorded if continued == own else own
 
     @functools.cached_property
     def adapters(self) -> Mapping[str, Adapter]:
@@ -292,11 +287,6 @@ class Suite(ABC):
                 "so that the names can be read without importing torch"
             )
         return entries
-
-
-def is_digest(version: str) -> bool:
-    """Return whether a benchmark version is a digest of the suite's source, as up to protocol 6."""
-    return re.fullmatch("[0-9a-f]{16}", version) is not None
 
 
 def _benchmark_of(quantity: str) -> Callable[..., None]:

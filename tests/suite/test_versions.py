@@ -1,6 +1,5 @@
 """The version of a suite: what it decides, and the warning where the text changed without it."""
 
-import json
 import re
 import sys
 
@@ -8,9 +7,7 @@ import pytest
 from made_suites import changed_suite, make_suite
 from project import Project
 
-from lockstep.asv.recorded_versions import refuse_split
 from lockstep.suite.changed_text import changed_texts
-from lockstep.suite.definition import SuiteError
 from lockstep.suite.discovery import load_suites
 
 SUITES = '''
@@ -144,21 +141,8 @@ def test_another_version_or_protocol_starts_new_series(monkeypatch):
 
 
 def test_a_suite_continues_recorded_series_until_its_version_changes(monkeypatch):
-    digest, recorded = "0123456789abcdef", "fedcba9876543210"
-    # Earlier releases had users state the digest of the suite's source in place of its version.
-    for continued in ("6.1", digest):
-        suite = make_suite(continues=(continued, recorded))
-        assert suite.benchmark_version == recorded
-        assert changed_suite(suite, version="2").benchmark_version == "6.2"
+    suite = make_suite(continues=("6.1", "fedcba9876543210"))
+    assert suite.benchmark_version == "fedcba9876543210"
+    assert changed_suite(suite, version="2").benchmark_version == "6.2"
     monkeypatch.setattr("lockstep.suite.definition.PROTOCOL_VERSION", 7)
     assert suite.benchmark_version == "7.1"
-
-
-def test_series_under_a_digest_are_not_left_without_a_word(tmp_path):
-    entry = {"name": "thing.latency", "suite": "thing", "version": "0123456789abcdef"}
-    (tmp_path / "benchmarks.json").write_text(json.dumps({"version": 2, "thing.latency": entry}))
-    with pytest.raises(SuiteError, match=r'suite thing: .*Add continues = "6\.1", "0123456789abcdef" to class Made'):
-        refuse_split(tmp_path, [make_suite()])
-    for said in ({"continues": ("6.1", "0123456789abcdef")}, {"version": "2"}, {"family": "other"}):
-        refuse_split(tmp_path, [make_suite(**said)])
-    refuse_split(tmp_path / "nothing recorded", [make_suite()])
