@@ -2,13 +2,12 @@
 
 Importing this module registers the type with asv.
 
-Under the ``lockstep`` environment the numbers come from the worker of the commit. Under any other environment type each
-asv process measures by itself, with the same protocol but slower.
+The numbers come from the worker of the commit (``lockstep.asv.environment``). asv's other types of environments know no
+worker.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -17,10 +16,7 @@ from typing import Any
 
 from asv_runner import benchmarks
 from asv_runner.benchmarks._base import Benchmark
-from asv_runner.benchmarks.mark import SkipNotImplemented
 
-from lockstep.asv.result_values import NotAvailable, answer
-from lockstep.record.model import Record
 from lockstep.record.quantity import COST_QUANTITIES, QUANTITIES, type_of
 from lockstep.suite.definition import CACHE_STATES, Suite
 
@@ -56,19 +52,12 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         self._suite = suite
 
     def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
-        """Return asv's answer for one parameter: samples, and the number of calls per sample.
+        """Refuse to measure: under the environment ``lockstep`` the worker of the commit answers in its place.
 
         Raises:
-            SkipNotImplemented: the series is n/a on this machine; asv stores NaN.
-            MeasurementFailed: the measurement failed; asv stores it as failed.
+            RuntimeError: always.
         """
-        # asv sets repeat=1 for --quick after __init__, so the value is read here.
-        quick = any(getattr(source, "repeat", None) == 1 for source in self._attr_sources)
-        records = _measure_here(self._suite, case, l2, quick)
-        try:
-            return answer(records[variant], self.quantity)
-        except NotAvailable as reason:
-            raise SkipNotImplemented(str(reason)) from reason
+        raise RuntimeError('suites need "environment_type": "lockstep" in asv.conf.json; `lockstep measure` needs none')
 
 
 def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
@@ -103,17 +92,3 @@ def _suite_of(attr_sources: list[Any]) -> Suite | None:
 
 if LockstepBenchmark not in benchmarks.benchmark_types:
     benchmarks.benchmark_types.insert(0, LockstepBenchmark)
-
-
-@functools.cache
-def _measure_here(suite: Suite, case: str, l2: str, quick: bool) -> dict[str, Record]:
-    """Measure a case in this process, for asv environments without a worker."""
-    # Imported here, because torch is slow to import.
-    from lockstep.timing.device import open_device
-    from lockstep.timing.epochs import QUICK, Plan
-    from lockstep.timing.measure import Measurer
-
-    device = open_device()
-    measurer = Measurer(device, QUICK if quick else Plan.on(device), history=True)
-    records = measurer.measure(suite, suite.case(case), l2, suite.variants(), costs=suite.quantities)
-    return {record.variant: record for record in records}

@@ -434,16 +434,15 @@ def test_measure_tells_of_the_working_tree(root):
     assert "twice" not in table
 
 
-def test_another_environment_type_measures_too(root, monkeypatch):
-    """asv's own environments know no worker: each process measures for itself."""
+def test_another_environment_type_says_what_is_needed(root, monkeypatch):
     project = make_project(root)
     repository = project._environment()["PYTHONPATH"]
     monkeypatch.setenv("ASV_PYTHONPATH", f"{repository}:{root}")
     bench = rf"latency\('twice', '{M2}', 'warm'"
     project.lockstep("machine", "--yes", "--machine", "here")
     done = project.lockstep("run", "-E", "existing:same", "--quick", "--machine", "here", "--bench", bench)
-    assert done.returncode == 0, done.stdout
-    assert re.search(rf"twice +{M2} +n/a +[\d.]+(±\S+)?[mμ]s", done.stdout), done.stdout
+    assert done.returncode == 2, done.stdout
+    assert 'suites need "environment_type": "lockstep" in asv.conf.json' in done.stdout
 
 
 def test_a_changed_suite_of_the_same_version_is_named(root):
