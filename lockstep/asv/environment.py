@@ -37,7 +37,6 @@ from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
 from lockstep.processes.started_process import HOME
 from lockstep.record.file import SUFFIX
-from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
 from lockstep.record.quantity import COSTS, MEASURED_TYPES, cost_of
 from lockstep.suite.discovery import load_suites, packages_under_test
@@ -263,20 +262,6 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def discovered(self) -> bool:
         """Return whether asv has discovered the benchmarks."""
         return bool(self._benchmarks)
-
-    @property
-    def commit(self) -> str | None:
-        """Return the commit that is checked out, or ``None``."""
-        return self._recorder.target.commit if self._recorder is not None else None
-
-    def parameters(self, name: str) -> list[list[str]]:
-        """Return asv's parameter values of a benchmark."""
-        values: list[list[str]] = self._benchmarks[name]["params"]
-        return values
-
-    def served(self, key: Key, version: str) -> Record | None:
-        """Return the record of a series if this run measured or resumed it, else ``None``."""
-        return self._recorder.served(key, version) if self._recorder is not None else None
 
     def _plan(self) -> dict[tuple[str, str, str], list[str]]:
         """Return the selected variants of every selected case, and note the costs selected with them."""

@@ -1,11 +1,9 @@
-"""``lockstep run``: asv's ``run``, with the clock state in the machine's name, and with saved results on Ctrl-C."""
+"""``lockstep run``: asv's ``run``, with the clock state in the machine's name."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import platform
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,11 @@ from asv.commands.run import Run as AsvRun
 from asv.console import log
 from asv.machine import Machine, MachineCollection
 from asv.repo import get_repo
-from asv.results import Results, get_existing_hashes
-from asv.runner import BenchmarkResult
+from asv.results import get_existing_hashes
 
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
-from lockstep.asv.whole_results import benchmark_result
 from lockstep.commands.cli import UsageError
 from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
@@ -29,7 +25,6 @@ from lockstep.commands.shared_options import add_costs_option, add_retune_option
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
-from lockstep.record.model import Record
 from lockstep.record.provenance import ask_host
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.discovery import load_suites, packages_under_test
@@ -81,7 +76,10 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
     @classmethod
     @whole_files()
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
-        """Run asv with the clock state in the machine's name. On Ctrl-C, save the benchmarks that are complete."""
+        """Run asv with the clock state in the machine's name.
+
+        asv saves a commit once all of it is measured. An interruption leaves the provenance file with the records.
+        """
         if conf.environment_type != LockstepEnvironment.tool_name or args.env_spec:
             for option in ("costs", "shard", "shards"):
                 if getattr(args, option) is not None:
@@ -141,10 +139,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
                 code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
             # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
-            interrupted = isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."
-            if interrupted and options.save:
-                for environment in options.environments:
-                    _save_complete(conf, environment, options, args.record_samples)
+            if options.save and (isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."):
+                log.info("Interrupted: the records are kept; the same command with --skip-existing continues")
             if isinstance(error, KeyboardInterrupt):
                 raise util.UserError("Interrupted.") from error
             raise
@@ -204,49 +200,3 @@ def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
         log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")
     for suite in suites.values():
         log.info(f"{suite.name}: {', '.join(suite.variants())}")
-
-
-def _save_complete(conf: Any, environment: LockstepEnvironment, options: RunOptions, record_samples: bool) -> None:
-    """Write asv's result file for the benchmarks that were measured completely.
-
-    asv saves a commit only after measuring all of it. Records of an interrupted commit stay in the provenance file,
-    from which ``--skip-existing`` continues.
-    """
-    commit = environment.commit
-    benchmarks = options.returns.get("benchmarks")
-    if commit is None or benchmarks is None:
-        return
-    repo = get_repo(conf)
-    params = {**options.returns["machine_params"], "python": environment.python}
-    results = Results(params, {}, commit, repo.get_date(commit), environment.python, environment.name, {})
-    results.load_data(conf.results_dir)
-    complete = 0
-    for name, benchmark in benchmarks.items():
-        result = _collect(environment, name)
-        if result is not None:
-            results.add_result(
-                benchmark,
-                result,
-                selected_idx=benchmarks.benchmark_selection.get(name),
-                started_at=datetime.now(UTC),
-                record_samples=record_samples,
-            )
-            complete += 1
-    if complete:
-        results.save(conf.results_dir)
-    log.info(
-        f"Interrupted at {commit[:8]}: {complete} of {len(benchmarks)} benchmarks are complete and saved; "
-        "the same command with --skip-existing continues"
-    )
-
-
-def _collect(environment: LockstepEnvironment, benchmark_name: str) -> BenchmarkResult | None:
-    """Return one benchmark's result from the records; None if a selected series is missing."""
-    records: list[Record | None] = [None] * math.prod(map(len, environment.parameters(benchmark_name)))
-    quantity = ""
-    for name, benchmark, index, key in environment.selected():
-        if name == benchmark_name:
-            if (record := environment.served(key, benchmark["version"])) is None:
-                return None
-            records[index], quantity = record, benchmark["quantity"]
-    return benchmark_result(records, quantity) if quantity else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
 from collections.abc import Callable, Sequence
@@ -12,10 +13,11 @@ from typing import Any
 
 from asv.machine import Machine
 from asv.results import Results
+from asv.runner import BenchmarkResult
 from asv.util import write_json
 
+from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import add_entries
-from lockstep.asv.whole_results import benchmark_result
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import RefError
 from lockstep.processes.git import Git, GitError
@@ -106,7 +108,7 @@ def _store(
     entry = _benchmark(plan, records)
     by_place = {(repr(record.variant), repr(record.case)): record for record in records}
     in_order = [by_place.get((variant, case)) for variant in entry["params"][0] for case in entry["params"][1]]
-    results.add_result(entry, benchmark_result(in_order, "latency"), started_at=now, record_samples=True)
+    results.add_result(entry, _result(in_order), started_at=now, record_samples=True)
     results.save(str(folder))
     write_json(str(folder / machine / "machine.json"), described, Machine.api_version)
     add_entries(folder, {entry["name"]: entry})
@@ -126,3 +128,24 @@ def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
         "param_names": ["variant", "case", "l2"],
         "code": f"the calls that the script {plan.suite} times",
     }
+
+
+def _result(records: Sequence[Record | None]) -> BenchmarkResult:
+    """Return asv's result of the latencies of these records: NaN for what is n/a or was not measured."""
+    values: list[float | bool | None] = []
+    samples: list[list[float] | None] = []
+    for record in records:
+        value: float | bool | None = math.nan
+        taken = None
+        try:
+            if record is not None:
+                taken = answer(record, "latency")["samples"]
+                value = True
+        except NotAvailable:
+            pass
+        except MeasurementFailed:
+            value = None
+        values.append(value)
+        samples.append(taken)
+    number = [1 if taken else None for taken in samples]
+    return BenchmarkResult(values, samples, number, 0, "", None)

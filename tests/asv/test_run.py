@@ -125,12 +125,12 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number
             sent = True
     process.stdout.close()
     assert process.wait(timeout=60) == 130, shown
-    assert f"Interrupted at {head[:8]}: 2 of 6 benchmarks are complete and saved" in shown
-    before, first = provenance(project, head), asv_file(project, head)
+    assert "Interrupted: the records are kept; the same command with --skip-existing continues" in shown
+    before = provenance(project, head)
+    assert not list((project.root / "results").glob(f"*/{head[:8]}-lockstep.json"))  # asv's file ends a commit
     assert before["product", "plain", M2, "warm"].state == "ok"
     assert ("product", "plain", M3, "warm") not in before
-    assert not any(name.startswith("product.") and "latency" in name for name in first)
-    assert first["again.latency"]["plain", M3, "warm"] > 0
+    assert before["again", "plain", M3, "warm"].state == "ok"
     assert "Traceback" not in shown, shown
 
     wait.unlink()
@@ -140,15 +140,12 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number
     # What was done is as it was: not measured again.
     assert {key: after[key] for key in before} == before
     assert after["product", "plain", M3, "warm"].state == "ok"
-    # NaN is not equal to itself, its text is.
-    assert repr({name: last[name] for name in first}) == repr(first)
     assert set(last) == {
         f"{family}.{one}" for family in ("again", "product") for one in ("latency", "speedup", "track_answer")
     }
     assert last["product.latency"]["plain", M3, "warm"] > 0
     # An ordinary asv benchmark ran in the worker.
     assert last["product.track_answer"] == {(): 42}
-    assert "again.latency" not in done.stdout
 
 
 @pytest.mark.thorough
