@@ -24,8 +24,7 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.alerts.bisection.alert_range import UnknownRange
-    from lockstep.alerts.bisection.bisect import Bisection, Measurement
+    from lockstep.alerts.bisection.bisect import Bisection, Measurement, UnknownRange
     from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
     from lockstep.alerts.model import FoundChange
@@ -71,7 +70,7 @@ class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
-    from lockstep.alerts.bisection.alert_range import UnknownRange, search_range
+    from lockstep.alerts.bisection.bisect import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
 
@@ -113,8 +112,14 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from asv.repo import get_repo
 
     from lockstep.alerts.analysis.step_facts import levels
-    from lockstep.alerts.bisection.alert_range import UnknownRange, search_range
-    from lockstep.alerts.bisection.bisect import Expected, Inconclusive, NotReproduced, bisect
+    from lockstep.alerts.bisection.bisect import (
+        Expected,
+        Inconclusive,
+        NotReproduced,
+        UnknownRange,
+        bisect,
+        search_range,
+    )
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.worker_client import WorkerDied
 

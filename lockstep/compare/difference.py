@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.cause.attribution import GPUS_DIFFER
-from lockstep.compare.ratio_cause import Times
 from lockstep.compare.row_table import Indices, RowTable
-from lockstep.compare.verdict import LOUDEST, errors_of, quantiles
+from lockstep.compare.verdict import LOUDEST, Times, errors_of, quantiles
 from lockstep.history.model import STATES, Floats, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.suite.thresholds import Thresholds

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.code_evidence import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Quantity, compare_rows, geomean, loudest_first
-from lockstep.compare.ratio_cause import Times
 from lockstep.compare.read_rows import rows_at
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import keys_by_name
-from lockstep.compare.verdict import LOUDEST, Verdict, quantile
+from lockstep.compare.verdict import LOUDEST, Times, Verdict, quantile
 from lockstep.history.model import STATES, Run, SeriesKey
 from lockstep.history.row_keys import PARTS
 from lockstep.history.snapshot import Results

@@ -16,8 +16,8 @@ from dashboard.pages import compare as page
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.at_commit import compare_commit
-from lockstep.compare.ratio_cause import Times
 from lockstep.compare.two_sides import Side, compare
+from lockstep.compare.verdict import Times
 from lockstep.record.model import Code, Estimate, Kernel
 from lockstep.suite.thresholds import Thresholds
 

@@ -15,8 +15,15 @@ from project import KERNELS, Project, make_project
 
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.step_facts import levels
-from lockstep.alerts.bisection.alert_range import search_range
-from lockstep.alerts.bisection.bisect import Expected, Inconclusive, Measurement, NotReproduced, SearchRange, bisect
+from lockstep.alerts.bisection.bisect import (
+    Expected,
+    Inconclusive,
+    Measurement,
+    NotReproduced,
+    SearchRange,
+    bisect,
+    search_range,
+)
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.cause.commit_ranges import Ranges

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.detect.check_changes import AGREEING, determinism_changes, error_changes
+from lockstep.detect.exact_changes import AGREEING, determinism_changes, error_changes
 
 
 def found(errors):

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from rooms import room_of
 
-from lockstep.detect.check_changes import determinism_changes, error_changes
-from lockstep.detect.exact_changes import exact_changes, positive
+from lockstep.detect.exact_changes import determinism_changes, error_changes, exact_changes, positive
 from lockstep.machine_code import Target, Tree, compare
 from lockstep.machine_code.exact_quantities import exact_quantities
 from lockstep.record.quantity import EXACT

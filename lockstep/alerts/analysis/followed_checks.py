@@ -14,8 +14,7 @@ import numpy as np
 from lockstep.alerts.analysis.followed_series import Followed, by_version, name_of
 from lockstep.detect import Change
 from lockstep.detect import Trend as Values
-from lockstep.detect.check_changes import ROUNDING, determinism_changes, error_changes
-from lockstep.detect.exact_changes import positive
+from lockstep.detect.exact_changes import ROUNDING, determinism_changes, error_changes, positive
 from lockstep.history.model import STATES, Floats, Trend
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName

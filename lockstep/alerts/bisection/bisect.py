@@ -12,6 +12,10 @@ from functools import partial
 from statistics import fmean, median
 from typing import TypeVar
 
+from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.model import Alert, FoundChange
+from lockstep.alerts.text import remedy
+
 _T = TypeVar("_T")
 
 #: A search is pointless if the two ends, measured on this machine, differ by less than this share of the recorded
@@ -39,6 +43,10 @@ class Inconclusive(ValueError):
 
 class NotReproduced(Inconclusive):
     """The search is pointless, because the two ends measured on this machine do not show the recorded change."""
+
+
+class UnknownRange(ValueError):
+    """The repository does not know the commits of a range. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,25 @@ class SearchRange:
     bad: str
     suspects: tuple[str, ...]
     parents: Mapping[str, Sequence[str]] | None = None
+
+
+def search_range(ranges: Ranges, alert: Alert, member: FoundChange) -> SearchRange:
+    """Return the commits among which a bisection of an alert's series searches.
+
+    The range is that of the series. That of the alert is the intersection with the ranges of other series, each of
+    which holds the culprit with 95 % probability, so it may miss the culprit.
+
+    Raises:
+        UnknownRange: the repository does not know the commits of the range.
+    """
+    good, bad = member.before or alert.before, member.after or alert.after
+    known = ranges.between(good, bad)
+    if known.unknown:
+        raise UnknownRange(
+            f"the commits between {good[:12]} and {bad[:12]} are unknown, so none can be measured: "
+            f"{remedy(known.unknown, good, bad)}"
+        )
+    return SearchRange(good, bad, known.touched or known.commits, known.parents)
 
 
 @dataclass(frozen=True)
