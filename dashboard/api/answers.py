@@ -72,7 +72,7 @@ def machines(served: Served) -> Part:
     def as_model(machine: Machine) -> schema.Machine:
         known = served.results.commits(machine.name)
         counts = {"commits": len(known), "series": served.results.count(machine.name)}
-        return _of(schema.Machine, machine, **counts, newest_commit=known[-1].hash)
+        return _of(schema.Machine, machine, **counts, newest_commit=known[-1].hash, branch="")
 
     return _part(list(served.results.machines.values()), as_model)
 
@@ -84,7 +84,8 @@ def commits(served: Served, machine: str) -> Part:
 
     def as_model(commit: Commit) -> schema.Commit:
         run = runs[commit.hash]
-        return _of(schema.Commit, commit, toolchain=run.toolchain, clock_state=run.clock_state)
+        lines = [] if commit.apart else [""]
+        return _of(schema.Commit, commit, toolchain=run.toolchain, clock_state=run.clock_state, lines=lines)
 
     return _part((*results.commits(machine), *results.apart(machine)), as_model)
 

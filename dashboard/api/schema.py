@@ -37,7 +37,7 @@ class Machine(Model):
     folder: str
     """asv's name of the machine: the name of its folder in the results."""
     branch: str
-    """The tracked branch whose line the machine shows; "" for the first."""
+    """Always "": a machine shows the line of the first tracked branch."""
     clock_state: str
     environments: list[str]
     """asv's names of the environments, the oldest first."""
@@ -60,11 +60,11 @@ class Commit(Model):
     """ms since 1970."""
     subject: str
     apart: bool
-    """Whether the commit is off every line, so that it has no neighbours."""
+    """Whether the commit is off the line, so that it has no neighbours."""
     lines: list[str]
-    """The branches whose line holds the commit; "" is the first."""
+    """[""] for a commit of the line, [] for one apart."""
     fork: str
-    """The commit of the first line where an apart commit forked; "" if unknown."""
+    """The commit of the line where an apart commit forked; "" if unknown."""
     base: str
     """The newest measured commit of the line up to the fork; "" if unknown."""
     by_date: bool

@@ -153,7 +153,7 @@ def read_manifest(path: Path) -> Manifest:
             "parts": {name: Part(*part) for name, part in content["parts"].items()},
             "series": {int(number): (name, tuple(values)) for number, (name, values) in content["series"].items()},
             "versions": {int(number): text for number, text in content["versions"].items()},
-            "line": Line(tuple(Commit(**at | {"lines": tuple(at["lines"])}) for at in line["commits"]), line["note"]),
+            "line": Line(tuple(Commit(**at) for at in line["commits"]), line["note"]),
             "tables": {name: tuple(stamp) for name, stamp in content["tables"].items()},
         }
     )

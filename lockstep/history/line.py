@@ -1,8 +1,8 @@
-"""Find the lines of the tracked branches, and where each measured commit stands to them.
+"""Find the line of the tracked branch, and where each measured commit stands to it.
 
-The line of a branch is its newest commit with its first parents, as ``git log --first-parent`` lists them. A point is
-compared with earlier points of its line. A measured commit off every line is *apart*: a pull request, an experiment,
-the inside of a merged branch, a commit from before a rebase. It belongs to the commit where it left the first line.
+The line is the branch's newest commit with its first parents, as ``git log --first-parent`` lists them. A point is
+compared with earlier points of the line. A measured commit off the line is *apart*: a pull request, another branch, the
+inside of a merged branch, a commit from before a rebase. It belongs to the commit where it left the line.
 """
 
 from __future__ import annotations
@@ -36,16 +36,8 @@ class Line:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class _Tip:
-    """The newest commit of a line, and the name of the branch; "" if the repository has no commit."""
-
-    commit: str
-    branch: str
-
-
 def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()) -> Line:
-    """Return the measured commits in the order of git's history, each with the lines that hold it.
+    """Return the measured commits in the order of git's history.
 
     A commit that git does not know is placed by its date. It is apart if the clone holds older and newer commits of the
     line, because the clone would hold it if it were on the line.
@@ -54,7 +46,7 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
         dates: date of each commit in ms since 1970, by full hash.
         repo: a folder in the commits' git repository. In any other folder, subjects are "", and the dates give the
             order.
-        branches: the tracked branches, each with a line; () for the repository's default branch.
+        branches: the tracked branches, of which the first that exists counts; () for the default branch.
     """
     # A partial clone would fetch missing objects over the network.
     git = Git(repo, _TIMEOUT_S, fetch=False)
@@ -63,14 +55,13 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
         in_order = sorted((date, name) for name, date in dates.items())
         commits = tuple(Commit(commit, date, by_date=True) for date, commit in in_order)
         return Line(commits, _nothing_known(git, len(dates)))
-    tips, missing = _tips(git, branches)
-    history = _History(git, known, [tip.commit for tip in tips])
-    notes, names = [missing], [tip.branch for tip in tips]
-    if not history.lines_of and (head := _resolved(git, ["HEAD"])[0]) not in ("", tips[0].commit):
-        on_head = _History(git, known, [head])
-        if on_head.lines_of:
-            notes.append(f"No measured commit is on {' or '.join(names)}, so the line is that of the current commit.")
-            history, names = on_head, ["the current commit"]
+    tip, branch, missing = _tip(git, branches)
+    history, notes = _History(git, known, tip), [missing]
+    if not known & history.line.keys() and (head := _resolved(git, ["HEAD"])[0]) not in ("", tip):
+        on_head = _History(git, known, head)
+        if known & on_head.line.keys():
+            notes.append(f"No measured commit is on {branch}, so the line is that of the current commit.")
+            history, branch = on_head, _CURRENT
     complete = not clone_ends(git)
     placed: list[tuple[int, int, int, Commit]] = []
     reached = 0
@@ -78,28 +69,21 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
         # Take the running maximum, so that a wrong date (after a rebase, say) does not put a child before its parent.
         reached = max(reached, dates[commit])
         fork = history.fork.get(commit, "")
-        lines = tuple(names[at] if at else "" for at in history.lines_of.get(commit, ()))
+        off = commit not in history.line
         # Where a shallow clone ends, the fork may lie below the end, and the commit may be on the line.
-        by_date = not lines and not fork and not complete
-        lines = ("",) if by_date or not history.line else lines
-        placed.append((reached, 0, index, Commit(commit, dates[commit], subject, lines, fork, by_date=by_date)))
+        by_date = off and not fork and not complete
+        apart = off and not by_date and bool(history.line)
+        placed.append((reached, 0, index, Commit(commit, dates[commit], subject, apart, fork, by_date=by_date)))
     for index, (date, commit) in enumerate(sorted((dates[name], name) for name in dates.keys() - known)):
         apart = date <= history.newest and (complete or date > history.oldest)
-        placed.append((date, 1, index, Commit(commit, date, lines=() if apart else ("",), by_date=not apart)))
+        placed.append((date, 1, index, Commit(commit, date, apart=apart, by_date=not apart)))
     commits = _with_bases([commit for *_, commit in sorted(placed, key=lambda key: key[:3])], history.line)
     notes.append(_by_date([commit for commit in commits if commit.by_date], not complete))
-    for name in names[1:]:
-        own = sum(commit.lines[:1] == (name,) for commit in commits)
-        if own:
-            notes.append(
-                f"{own} of {len(commits)} measured commits {'is' if own == 1 else 'are'} on the line of {name} alone: "
-                f'pages and alerts show this line as a machine of its own, with "(branch {name})" in its name.'
-            )
     off_line = sum(commit.apart for commit in commits)
     if off_line:
         notes.append(
             f"{off_line} of {len(commits)} measured commits {'is' if off_line == 1 else 'are'} off the line of "
-            f"{' and of '.join(names)}: pages show them apart, and they open no alert."
+            f"{branch}: pages show them apart, and they open no alert."
         )
     return Line(commits, " ".join(filter(None, notes)))
 
@@ -107,51 +91,44 @@ def find_line(dates: Mapping[str, int], repo: Path, branches: Sequence[str] = ()
 def repository_state(repo: Path, branches: Sequence[str] = ()) -> str:
     """Return a text that changes whenever the line may, or the commits that git knows; "" without a repository.
 
-    The text holds the current commit, the branches' commits, and the commits at which a shallow clone ends, because
-    ``git fetch --unshallow`` adds older commits and leaves the others as they are.
+    The text holds the current commit, the newest commit of the line, and the commits at which a shallow clone ends,
+    because ``git fetch --unshallow`` adds older commits and leaves the others as they are.
     """
     git = Git(repo, _TIMEOUT_S, fetch=False)
     head = git.try_line("rev-parse", "HEAD")
     if not head:
         return ""
-    return " ".join([head, *(tip.commit for tip in _tips(git, branches)[0]), *sorted(clone_ends(git) or ())])
+    return " ".join([head, _tip(git, branches)[0], *sorted(clone_ends(git) or ())])
 
 
 class _History:
-    """What one pass of ``git log`` says of the measured commits and the lines.
+    """What one pass of ``git log`` says of the measured commits and the line.
 
     Attributes:
         subjects: hash and subject of the measured commits, parents before children.
-        line: the commits of the first line with their places, the oldest first.
-        lines_of: for each measured commit on a line, the indices of the lines that hold it.
-        fork: for each measured commit off the first line, the newest commit of that line that is its ancestor.
-        oldest, newest: dates of the first line's oldest and newest commit, ms since 1970; 0 for an empty line.
+        line: the commits of the line with their places, the oldest first.
+        fork: for each measured commit off the line, the newest commit of the line that is its ancestor.
+        oldest, newest: dates of the line's oldest and newest commit, ms since 1970; 0 for an empty line.
 
     Args:
-        tips: the newest commit of each line.
+        tip: the newest commit of the line; "" for none.
     """
 
-    def __init__(self, git: Git, known: set[str], tips: Sequence[str]) -> None:
+    def __init__(self, git: Git, known: set[str], tip: str) -> None:
         self.subjects: list[tuple[str, str]] = []
-        self.lines_of: dict[str, tuple[int, ...]] = {}
         self.fork: dict[str, str] = {}
         # Without this setting, a user's log.showSignature would add gpg's output to the lines.
         log = ("-c", "log.showSignature=false", "log", "--stdin", "--topo-order", "--format=%H%x09%P%x09%ct%x09%s")
-        texts = git.try_lines(*log, given=[*sorted(known), *filter(None, tips)]) or ()
+        texts = git.try_lines(*log, given=[*sorted(known), *filter(None, [tip])]) or ()
         entries = [text.split("\t", 3) for text in texts]  # children before parents
-        on_line = list(tips)
-        first: list[tuple[str, int]] = []
+        following, line = tip, list[tuple[str, int]]()
         for commit, parents, date, _ in entries:
-            lines = tuple(at for at, following in enumerate(on_line) if commit == following)
-            for at in lines:
-                on_line[at] = parents.partition(" ")[0]
-            if lines[:1] == (0,):
-                first.append((commit, 1000 * int(date)))
-            if lines and commit in known:
-                self.lines_of[commit] = lines
-        self.line = {commit: place for place, (commit, _) in enumerate(reversed(first))}
-        self.newest, self.oldest = (first[0][1], first[-1][1]) if first else (0, 0)
-        #: The place of the newest commit of the first line among each commit and its ancestors; −1 if there is none.
+            if commit == following:
+                following = parents.partition(" ")[0]
+                line.append((commit, 1000 * int(date)))
+        self.line = {commit: place for place, (commit, _) in enumerate(reversed(line))}
+        self.newest, self.oldest = (line[0][1], line[-1][1]) if line else (0, 0)
+        #: The place of the newest commit of the line among each commit and its ancestors; −1 if there is none.
         newest: dict[str, int] = {}
         for commit, parents, _, subject in reversed(entries):
             inherited = max((newest[parent] for parent in parents.split()), default=-1)
@@ -159,7 +136,7 @@ class _History:
             if commit in known:
                 self.subjects.append((commit, subject))
                 if commit not in self.line and inherited >= 0:
-                    self.fork[commit] = first[-1 - inherited][0]
+                    self.fork[commit] = line[-1 - inherited][0]
 
 
 def _with_bases(commits: Sequence[Commit], line: Mapping[str, int]) -> tuple[Commit, ...]:
@@ -174,33 +151,31 @@ def _with_bases(commits: Sequence[Commit], line: Mapping[str, int]) -> tuple[Com
     return tuple(replace(commit, base=base(commit.fork)) if commit.fork else commit for commit in commits)
 
 
-def _tips(git: Git, branches: Sequence[str]) -> tuple[list[_Tip], str]:
-    """Return the newest commit of each line, and which tracked branches the repository lacks, as a sentence.
+def _tip(git: Git, branches: Sequence[str]) -> tuple[str, str, str]:
+    """Return the newest commit of the line, the name of its branch, and a sentence if a tracked branch is missing.
 
-    A line is a tracked branch that exists; without tracked branches, the default branch; else the current commit. A
-    branch may exist here and at the remote. The one that holds the other counts; if they differ, the remote's.
+    The line is that of the first tracked branch that exists; without tracked branches, of the default branch; else of
+    the current commit. A branch may exist here and at the remote. The one that holds the other counts; if they differ,
+    the remote's.
     """
     names = list(dict.fromkeys(branches))
     if not names:
         remote = git.try_line("symbolic-ref", "--short", "--quiet", "refs/remotes/origin/HEAD")
         names = list(dict.fromkeys(filter(None, [remote.removeprefix("origin/"), "main", "master"])))
     found = _resolved(git, [text for name in names for text in (f"refs/heads/{name}", f"origin/{name}", name)])
-    tips = []
+    note = f"The repository has no branch {names[0]}: `git fetch origin` may bring it." if branches else ""
     for place, name in enumerate(names):
         local, remote, other = found[3 * place : 3 * place + 3]
         if local and remote and local != remote:
             ahead = git.try_lines("merge-base", "--is-ancestor", remote, local) is not None
-            tips.append(_Tip(local if ahead else remote, name))
-        elif local or remote or other:
-            tips.append(_Tip(local or remote or other, name))
-    lacking = [name for name in branches if name not in {tip.branch for tip in tips}]
-    note = f"The repository has no branch {' and no branch '.join(lacking)}: `git fetch origin` may bring it"
-    if not tips:
-        tips, note = (
-            [_Tip(_resolved(git, ["HEAD"])[0], "the current commit")],
-            f"{note}. The line is that of the current commit",
-        )
-    return tips if branches else tips[:1], f"{note}." if lacking else ""
+            local = local if ahead else remote
+        if tip := local or remote or other:
+            return tip, name, note if place else ""
+    lacking = f"{note.removesuffix('.')}. The line is that of the current commit." if note else ""
+    return _resolved(git, ["HEAD"])[0], _CURRENT, lacking
+
+
+_CURRENT = "the current commit"
 
 
 def _resolved(git: Git, names: Sequence[str]) -> list[str]:

@@ -45,7 +45,6 @@ class Machine:
         strings: asv's machine strings of the machine's newest run: os, cpu, arch, num_cpu, ram, gpu …
         clock_state: clock state of the newest run: "locked@1500", "unlocked", "cpu" …; "" in other projects' results.
         last_date: the date of the machine's newest commit, ms since 1970.
-        branch: the tracked branch whose line the machine shows; "" for the first.
     """
 
     name: str
@@ -54,7 +53,6 @@ class Machine:
     strings: Mapping[str, str]
     clock_state: str
     last_date: int
-    branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,8 @@ class Commit:
     Attributes:
         date: ms since 1970.
         subject: "" if git does not know the commit.
-        lines: the tracked branches whose line (``lockstep.history.line``) holds the commit; the first branch is "".
-        fork: for a commit off the first line, full hash of the commit of that line where it forked; "" if unknown.
+        apart: whether the commit is off the line (``lockstep.history.line``).
+        fork: for a commit apart, full hash of the commit of the line where it forked; "" if unknown.
         base: the fork, or the newest measured commit of the line before it; "" if unknown.
         by_date: whether git could not place the commit, so that its date places it.
     """
@@ -73,15 +71,10 @@ class Commit:
     hash: str
     date: int
     subject: str = ""
-    lines: tuple[str, ...] = ("",)
+    apart: bool = False
     fork: str = ""
     base: str = ""
     by_date: bool = False
-
-    @property
-    def apart(self) -> bool:
-        """Whether the commit is off every line."""
-        return not self.lines
 
     @property
     def short(self) -> str:

@@ -67,11 +67,6 @@ class Results(Contents):
         """Return whether a machine measured a commit of the line."""
         return self._of(machine).on_line
 
-    def begins(self, machine: str) -> int:
-        """Return the index among ``commits(machine)`` of the first commit that no line of an earlier branch holds."""
-        branch = self.machines[machine].branch
-        return next(at for at, commit in enumerate(self.commits(machine)) if not branch or commit.lines[0] == branch)
-
     def place_of(self, machine: str, commit: str) -> int:
         """Return the index among ``commits(machine)`` of a commit (full hash), or of the fork point of a commit apart.
 

@@ -29,7 +29,7 @@ class Contents:
         machines: the machines that have points, by name.
         every_commit: all commits that have results, oldest first.
         line_note: what git's history could not tell about the order of commits, in sentences; "" if nothing.
-        runs: every run, for each machine that shows it. The line of a later branch is a machine of its own.
+        runs: every run.
         rows: the manifest's rows for each of ``runs``. A run has several rows, the newest last, if its commit was
             measured several times.
         files: the number of result files, readable or not.
@@ -90,16 +90,15 @@ def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem],
     joined = joined_folders({row.folder for row in files}, rules)
     rows, repeated = _by_run(files, joined, layouts)
     runs = [replace(run_rows[-1].run, machine=joined.of(run_rows[0].folder)) for run_rows in rows]
-    shown_as = _on_lines(runs, {commit.hash: commit.lines or ("",) for commit in order}, place, joined)
-    folder_of = {name: runs[index].machine for index, name, _ in shown_as}
-    rows = [rows[index] for index, _, _ in shown_as]
-    runs = [replace(runs[index], machine=name) for index, name, _ in shown_as]
+    names = machine_names(runs, place, joined.names)
+    folder_of = {name: run.machine for name, run in zip(names, runs, strict=True)}
+    runs = [replace(run, machine=name) for name, run in zip(names, runs, strict=True)]
     measured_commits = {run.commit for run in runs}
     problems = [*strays, *(one for _, found in sorted(manifest.problems.items()) for one in found), *repeated]
     benchmarks = sorted({name for name, _ in manifest.series.values()})
     return Contents(
         root=root,
-        machines=_machines(runs, folder_of, place, {name: branch for _, name, branch in shown_as}),
+        machines=_machines(runs, folder_of, place),
         every_commit=tuple(commit for commit in order if commit.hash in measured_commits),
         line_note=manifest.line.note,
         runs=tuple(runs),
@@ -115,30 +114,6 @@ def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem],
         joined=joined.machine,
         refused=joined.refused,
     )
-
-
-def _on_lines(
-    runs: Sequence[Run],
-    lines: Mapping[str, Sequence[str]],
-    place: Mapping[str, int],
-    joined: JoinedFolders,
-) -> list[tuple[int, str, str]]:
-    """Return each run of each line: the run's index, the name of its machine, and the branch ("" for the first).
-
-    The line of a later branch is a machine of its own. The runs from before the fork belong to several machines.
-
-    Args:
-        runs: the runs, whose machine is that of the folder.
-        lines: the lines of each commit, see ``Commit``. A commit apart is shown beside the first.
-    """
-    found = []
-    for branch in dict.fromkeys(["", *(name for held in lines.values() for name in held)]):
-        here = [index for index, run in enumerate(runs) if branch in lines[run.commit]]
-        machines = machine_names([runs[at] for at in here], place, joined.names)
-        own = {name for at, name in zip(here, machines, strict=True) if lines[runs[at].commit][0] == branch}
-        suffix = f" (branch {branch})" if branch else ""
-        found += [(at, name + suffix, branch) for at, name in zip(here, machines, strict=True) if name in own]
-    return found
 
 
 def _by_run(
@@ -173,9 +148,7 @@ _COPY = "the file holds the same measurements as another file, so they count onc
 _REPEAT = "the file is one of several measurements of its commit in one environment: pages and alerts show the mean"
 
 
-def _machines(
-    runs: Sequence[Run], folder_of: Mapping[str, str], positions: Mapping[str, int], branches: Mapping[str, str]
-) -> dict[str, Machine]:
+def _machines(runs: Sequence[Run], folder_of: Mapping[str, str], positions: Mapping[str, int]) -> dict[str, Machine]:
     runs_by_machine: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: positions[runs[index].commit]):
         runs_by_machine[runs[index].machine].append(index)
@@ -189,6 +162,5 @@ def _machines(
             strings=newest.strings,
             clock_state=newest.clock_state,
             last_date=newest.date,
-            branch=branches[name],
         )
     return machines

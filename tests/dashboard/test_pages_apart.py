@@ -79,21 +79,6 @@ def test_the_machines_and_the_api_name_them(place):
     assert listed[-1]["fork"] == line[1]
 
 
-def test_the_line_of_another_branch_has_pages_of_its_own(tmp_path):
-    repository = Repository(tmp_path / "repo", tmp_path / "results")
-    fork = repository.commit("fork", 0.01)
-    repository.switch("-c", "release")
-    release = repository.commit("a release", 0.02)
-    repository.switch("main")
-    repository.commit("main", 0.01)
-    results = open_store(repository.results, repo=repository.folder, branches=["main", "release"]).current()
-    text = words(commit_page.layout(results, CommitAddress(release)))
-    assert f"on box (branch release) · ← {fork[:8]}" in text
-    [one] = each(compare_commit(results, "box (branch release)", release, None, Thresholds()))
-    assert one.percent == pytest.approx(100)
-    assert "1 of 3 measured commits is on the line of release alone" in results.line_note
-
-
 def test_the_page_of_a_commit_that_stands_by_date_says_so(tmp_path):
     repository = Repository(tmp_path / "repo", tmp_path / "results")
     commit = repository.commit("one", 0.01)

@@ -168,93 +168,18 @@ def test_the_configuration_names_the_branch(repository):
     assert "The repository has no branch gone" in repository.read(branches=["gone"]).line_note
 
 
-def forked(repository):
-    """A release branch that becomes slower, and a main branch that goes on. Return the commits of each level."""
-    main = [repository.commit("main", 1.0) for _ in range(6)]
-    slow = [repository.commit("slow", 1.3) for _ in range(8)]
-    repository.switch("-c", "release")
-    repository.switch("main")
-    for _ in range(4):
-        slow.append(repository.commit("main again", 1.3))
-        repository.switch("release")
-        repository.commit("release", 1.3)
-        repository.switch("main")
-    repository.switch("release")
-    worse = [repository.commit("worse", 2.0) for _ in range(8)]
-    repository.switch("main")
-    return main, slow, worse
+def test_a_tracked_branch_that_the_clone_lacks_is_named(repository):
+    repository.commit("one", 1.0)
+    note = repository.read(branches=["release", "main"]).line_note
+    assert note == "The repository has no branch release: `git fetch origin` may bring it."
 
 
-def test_each_tracked_branch_is_a_line_of_its_own(repository):
-    main, slow, worse = forked(repository)
-    results = repository.read(branches=["main", "release"])
-    assert list(results.machines) == ["box", "box (branch release)"]
-    assert hashes(results.commits("box")) == [*main, *slow]
-    assert results.apart("box") == ()
-    released = hashes(results.commits("box (branch release)"))
-    assert (released[:14], released[-8:], len(released)) == ([*main, *slow[:8]], worse, 26)
-    assert results.begins("box (branch release)") == 14
-    by_machine = {trend.series.machine: trend.value.tolist() for trend in results.trends()}
-    assert by_machine == {
-        "box": [1.0] * 6 + [1.3] * 12,
-        "box (branch release)": [1.0] * 6 + [1.3] * 12 + [2.0] * 8,
-    }
-    assert "12 of 30 measured commits are on the line of release alone: pages and alerts show" in results.line_note
-
-
-def test_a_slowdown_of_a_release_branch_is_told_once_and_bound_to_the_branch(repository, tmp_path):
-    _, slow, worse = forked(repository)
-    (tmp_path / "asv.conf.json").write_text(
-        json.dumps({"version": 1, "project": "x", "repo": "repo", "branches": ["main", "release"]})
-    )
-    command = [sys.executable, "-m", "lockstep", "changes", "--json", "--cache", str(tmp_path / "cache")]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout)
-    told = sorted((change["machine"], change["commits"]) for change in found["changes"])
-    assert told == [("box", [slow[0]]), ("box (branch release)", [worse[0]])]
-
-
-def test_a_branch_of_a_release_branch_continues_it(repository):
+def test_the_line_of_the_first_tracked_branch_counts(repository):
     commits = [repository.commit("main", 1.0)]
     repository.switch("-c", "release")
     commits.append(repository.commit("release", 2.0))
-    repository.switch("-c", "patch")
-    commits.append(repository.commit("patch", 3.0))
-    results = repository.read(branches=["main", "release", "patch"])
-    assert hashes(results.commits("box")) == commits[:1]
-    assert hashes(results.commits("box (branch release)")) == commits[:2]
-    assert hashes(results.commits("box (branch patch)")) == commits
-
-
-def test_another_environment_of_a_release_branch_does_not_split_the_main_line(repository):
-    """An environment that goes on beside its successor would make two machines of one line."""
-    commits = []
-
-    def measure(environment):
-        commits.append(repository.commit("one"))
-        write_plain(
-            repository.results,
-            {"s.time_f": 1.0},
-            commit=commits[-1],
-            date=DATE + repository.days * DAY,
-            environment=environment,
-        )
-
-    measure("py3.11")
-    repository.git("branch", "release")
-    measure("py3.12")
-    repository.switch("release")
-    measure("py3.11")
-    repository.switch("main")
-    measure("py3.12")
-    results = repository.read(branches=["main", "release"])
-    assert hashes(results.commits("box")) == [commits[0], commits[1], commits[3]]
-    assert hashes(results.commits("box (branch release)")) == [commits[0], commits[2]]
-
-
-def test_a_tracked_branch_that_the_clone_lacks_is_named(repository):
-    repository.commit("one", 1.0)
-    note = repository.read(branches=["main", "release"]).line_note
-    assert note == "The repository has no branch release: `git fetch origin` may bring it."
+    assert repository.read(branches=["release", "main"]).apart("box") == ()
+    assert hashes(repository.read(branches=["main", "release"]).apart("box")) == commits[1:]
 
 
 def test_a_moved_branch_changes_the_line_without_new_results(repository):

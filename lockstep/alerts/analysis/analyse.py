@@ -93,9 +93,7 @@ def analyse_results(
     newest: dict[str, int] = {}
     for run in results.runs:
         newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    # A branch that is not measured any more is not a machine that stopped.
-    finished = {name for name, machine in results.machines.items() if machine.branch}
-    ended = ended_machines(results) | finished
+    ended = ended_machines(results)
     changes: list[FoundChange] = []
     stale: list[Alert] = []
     commits: dict[str, tuple[str, ...]] = {}
@@ -105,10 +103,8 @@ def analyse_results(
     for name in chosen:
         analysis = _analyse_machine(results, name, ranges, file)
         commits[name] = tuple(commit.hash for commit in results.commits(name))
-        # What happened before a branch forked is said of the line that it forked from.
-        own = set(commits[name][results.begins(name) :])
-        changes += (change for change in judged(analysis.changes, thresholds) if change.commit in own)
-        stale += (alert for alert in analysis.freshness if alert.after in own)
+        changes += judged(analysis.changes, thresholds)
+        stale += analysis.freshness
         silent = silence(name, commits[name][-1] if commits[name] else "", newest.get(name, 0), _ms(now))
         if silent and name not in ended:
             stale.append(silent)
@@ -116,7 +112,7 @@ def analyse_results(
     gains = commits_of_gains(changes)
     unreported = {c.key: reason for c in changes if (reason := unreported_because(c, thresholds, gains))}
     reported = with_waivers((change for change in changes if change.key not in unreported), thresholds, results, now)
-    dead = dead_machines(newest) - finished
+    dead = dead_machines(newest)
     order = [commit.hash for commit in results.commits()]
     alerts = [
         with_best(alert, results) if alert.topic == "slower" and not alert.old else alert

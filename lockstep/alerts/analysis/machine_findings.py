@@ -38,12 +38,9 @@ class MachineFindings:
         if analysis is None and results.on_line(machine):
             raise StoreError(f"there are no findings of {machine} for these results")
         self._analysis = analysis.id if analysis else 0
-        # What happened before a branch forked is said of the line that it forked from.
-        own = {commit.hash for commit in results.commits(machine)[results.begins(machine) :]}
         self._changes: dict[SeriesName, list[FoundChange]] = defaultdict(list)
         for change in judged(analysis.changes if analysis else (), thresholds):
-            if change.commit in own:
-                self._changes[change.series].append(change)
+            self._changes[change.series].append(change)
         for changes in self._changes.values():
             changes.sort(key=lambda change: change.last)
         scales = file.noise(self._analysis)
