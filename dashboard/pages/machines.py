@@ -99,7 +99,6 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     all_health = [health_of(results, machine) for machine in results.machines]
     all_health.sort(key=lambda health: -health.reported_at)
     parts: list[Any] = [table(_HEAD, [_cells(health, now) for health in all_health], "Machines")]
-    parts += [html.P(f"{sentence}.", className="dim") for sentence in results.refused]
     if results.line_note:
         parts.append(html.P(results.line_note, className="dim"))
     shown = [health for health in all_health if health.controls or health.turns]

@@ -121,9 +121,8 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         muted = 0 if args.all else store.count(replace(choice, states=frozenset({"muted"})))[0]
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
-        if results is not None:
-            for sentence in filter(None, (*results.refused, results.line_note)):
-                print(sentence)
+        if results is not None and results.line_note:
+            print(results.line_note)
     if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():

@@ -231,8 +231,6 @@ def _print(
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
-    for sentence in now.refused:
-        console.print(sentence, highlight=False, markup=False)
     measured = {machine: len(commits) for machine, commits in now.commits.items() if args.machine in (None, machine)}
     few = [f"{machine} ({count})" for machine, count in measured.items() if count < 2 * RUN]
     if few:

@@ -12,7 +12,6 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.history.asv_project import open_project, repository_of
 from lockstep.record.mirror import local
-from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
     from lockstep.history.store import Store
@@ -101,5 +100,4 @@ def open_store(args: argparse.Namespace) -> Store:
     Raises:
         lockstep.history.store.StoreError: the cache folder is inside the results folder.
     """
-    thresholds = Path(getattr(args, "thresholds", None) or FILE)
-    return open_project(_config_of_results(args), results_folder(args), repository(args), args.cache, thresholds)
+    return open_project(_config_of_results(args), results_folder(args), repository(args), args.cache)

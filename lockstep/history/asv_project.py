@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.processes.git import Git
-from lockstep.suite.thresholds import FILE
 
 if TYPE_CHECKING:
     from lockstep.history.store import Store
@@ -20,9 +19,7 @@ def repository_of(conf: Any | None, results: Path) -> Path:
     return next(local, results)
 
 
-def open_project(
-    conf: Any | None, results: Path, repo: Path, cache: Path | None = None, thresholds: Path | None = None
-) -> Store:
+def open_project(conf: Any | None, results: Path, repo: Path, cache: Path | None = None) -> Store:
     """Open the store of results with the branches that asv's configuration tracks, without reading results.
 
     Args:
@@ -30,7 +27,6 @@ def open_project(
         results: asv's results folder.
         repo: a folder in the commits' git repository, see ``repository_of``.
         cache: folder for the store's cache; by default in the user's cache folder.
-        thresholds: the file with the thresholds; by default ``thresholds.toml`` in the current folder.
 
     Raises:
         lockstep.history.store.StoreError: the cache folder is inside the results folder.
@@ -38,4 +34,4 @@ def open_project(
     from lockstep.history.store import Store  # imported here, because the import takes half a second
 
     branches = tuple(filter(None, conf.branches)) if conf else ()
-    return Store.open(results, repo, cache, thresholds=thresholds or Path(FILE), branches=branches)
+    return Store.open(results, repo, cache, branches=branches)

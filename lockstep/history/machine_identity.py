@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lockstep.history.model import Run
-from lockstep.suite.thresholds import Same
 
 #: Key under which asv's name of a machine is compared together with the machine's strings.
 _NAMED = ""
@@ -26,17 +24,15 @@ class _Group:
     runs: list[int] = field(default_factory=list)
 
 
-def machine_names(runs: Sequence[Run], places: Mapping[str, int], joined: Collection[str] = ()) -> list[str]:
+def machine_names(runs: Sequence[Run], places: Mapping[str, int]) -> list[str]:
     """Return the name of the machine to which each run belongs.
 
     The machine of the oldest results in a folder has the folder's name. So a second operating system, processor or
     environment that appears later does not rename older results.
 
     Args:
-        runs: the runs; ``machine`` is the name of the folder, or of the machine to which a rule joins it.
+        runs: the runs; ``machine`` is the name of the folder.
         places: the position of each commit in the history.
-        joined: names of machines that a rule of thresholds.toml gives to several machines. Their hardware may
-            differ, unless it was measured at the same commits.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     for index in sorted(range(len(runs)), key=lambda index: (places[runs[index].commit], runs[index].path)):
@@ -44,9 +40,7 @@ def machine_names(runs: Sequence[Run], places: Mapping[str, int], joined: Collec
     names = [""] * len(runs)
     used_names = set(of_folder)
     for folder in sorted(of_folder):
-        groups = _groups(runs, of_folder[folder], named=folder not in joined)
-        if folder in joined:
-            groups = _in_turn(runs, groups)
+        groups = _groups(runs, of_folder[folder])
         for group in groups:
             for lane, environment in _lanes(runs, group.runs, places):
                 first = group is groups[0] and lane[0] == groups[0].runs[0]
@@ -58,22 +52,13 @@ def machine_names(runs: Sequence[Run], places: Mapping[str, int], joined: Collec
     return names
 
 
-def _in_turn(runs: Sequence[Run], groups: list[_Group]) -> list[_Group]:
-    """Return the groups as one, unless two of them measured the same commit."""
-    commits = [runs[index].commit for group in groups for index in {runs[i].commit: i for i in group.runs}.values()]
-    if len(set(commits)) < len(commits):
-        return groups
-    in_order = {index: None for group in groups for index in group.runs}
-    return [_Group(groups[-1].strings, list(in_order))]
-
-
-def _groups(runs: Sequence[Run], indices: Sequence[int], named: bool = True) -> list[_Group]:
+def _groups(runs: Sequence[Run], indices: Sequence[int]) -> list[_Group]:
     groups: list[_Group] = []
     for index in indices:
         run = runs[index]
         strings = hardware(run.strings)
         # If a folder holds files of two machines with equal hardware, only asv's name tells the machines apart.
-        strings |= {_NAMED: run.named} if run.named and named else {}
+        strings |= {_NAMED: run.named} if run.named else {}
         for group in groups:
             # A string that older runs lack does not make another machine.
             if all(group.strings.get(key, text) == text for key, text in strings.items()):
@@ -131,38 +116,3 @@ def _unused_name(name: str, used_names: set[str]) -> str:
         free = f"{name} {number}"
     used_names.add(free)
     return free
-
-
-@dataclass(frozen=True)
-class JoinedFolders:
-    """The machines that rules of thresholds.toml join.
-
-    Attributes:
-        machine: the name of the machine, by folder; folders that are not joined are left out.
-        refused: a sentence for each rule that names no folder.
-    """
-
-    machine: Mapping[str, str]
-    refused: tuple[str, ...]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the joined machines."""
-        return frozenset(self.machine.values())
-
-    def of(self, folder: str) -> str:
-        """Return the machine of a folder."""
-        return self.machine.get(folder, folder)
-
-
-def joined_folders(folders: Collection[str], rules: Sequence[Same]) -> JoinedFolders:
-    """Return the machines that the rules join."""
-    machine: dict[str, str] = {}
-    refused: list[str] = []
-    for rule in rules:
-        old = [name for name in sorted(folders) if any(fnmatch.fnmatchcase(name, glob) for glob in rule.was)]
-        if not old:
-            refused.append(f"{rule.where}: was names no machine of these results: {', '.join(rule.was)}")
-            continue
-        machine |= dict.fromkeys((*old, rule.machine), rule.machine)
-    return JoinedFolders(machine, tuple(refused))

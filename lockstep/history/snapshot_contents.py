@@ -6,18 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_manifest import Manifest, RunRow
-from lockstep.history.machine_identity import JoinedFolders, hardware, joined_folders, machine_names
+from lockstep.history.machine_identity import machine_names
 from lockstep.history.model import Benchmark, Commit, Machine, Run
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
-from lockstep.suite.thresholds import Same
 
 
 @dataclass(eq=False, repr=False)
@@ -40,8 +38,6 @@ class Contents:
         version_texts: texts of the benchmark versions by number.
         problems: the problems of files or parts of files that could not be read.
         notes: the accepted differences from asv's format.
-        joined: the name of each machine that a rule ``[[same]]`` of thresholds.toml joined with others, by its folder.
-        refused: why rules ``[[same]]`` were not applied, as sentences without full stops.
     """
 
     root: Path
@@ -58,8 +54,6 @@ class Contents:
     version_texts: Mapping[int, str]
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    joined: Mapping[str, str]
-    refused: tuple[str, ...]
 
     def source(self, runs: Iterable[tuple[int, int]]) -> Source:
         """Return the source of the points of some runs, given by the index of each run's commit and of the run."""
@@ -71,13 +65,12 @@ class Contents:
         return Source(self.parts, np.array([row[4] for row in rows]), ids, commits, indices, ranks)
 
 
-def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem], rules: Sequence[Same]) -> Contents:
+def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem]) -> Contents:
     """Return the contents of a snapshot from the manifest.
 
     Args:
         parts: folder of the parquet files.
         strays: problems of the results folder that do not belong to a single result file.
-        rules: the rules of thresholds.toml that join machines.
     """
     dates = manifest.commits
     order = [replace(commit, date=dates[commit.hash]) for commit in manifest.line.commits if commit.hash in dates]
@@ -87,10 +80,9 @@ def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem],
     place = {commit.hash: index for index, commit in enumerate(order)}
     layouts = {layout: np.frombuffer(bytes.fromhex(digits), np.int64) for layout, digits in manifest.layouts.items()}
     files = [row for row in manifest.runs.values() if row.points]
-    joined = joined_folders({row.folder for row in files}, rules)
-    rows, repeated = _by_run(files, joined, layouts)
-    runs = [replace(run_rows[-1].run, machine=joined.of(run_rows[0].folder)) for run_rows in rows]
-    names = machine_names(runs, place, joined.names)
+    rows, repeated = _by_run(files, layouts)
+    runs = [replace(run_rows[-1].run, machine=run_rows[0].folder) for run_rows in rows]
+    names = machine_names(runs, place)
     folder_of = {name: run.machine for name, run in zip(names, runs, strict=True)}
     runs = [replace(run, machine=name) for name, run in zip(names, runs, strict=True)]
     measured_commits = {run.commit for run in runs}
@@ -111,24 +103,17 @@ def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem],
         version_texts=manifest.versions,
         problems=tuple(problem for problem in problems if problem.weight != "note"),
         notes=tuple(problem for problem in problems if problem.weight == "note"),
-        joined=joined.machine,
-        refused=joined.refused,
     )
 
 
-def _by_run(
-    rows: Sequence[RunRow], folders: JoinedFolders, layouts: Mapping[str, Ids]
-) -> tuple[list[list[RunRow]], list[Problem]]:
-    """Group the rows of measurements that belong to the same run: by machine, commit and environment, newest last.
+def _by_run(rows: Sequence[RunRow], layouts: Mapping[str, Ids]) -> tuple[list[list[RunRow]], list[Problem]]:
+    """Group the rows of measurements that belong to the same run: by folder, commit and environment, newest last.
 
     Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
     """
-    rows_by_run: dict[tuple[Any, ...], list[RunRow]] = defaultdict(list)
+    rows_by_run: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.run.path):
-        machine = folders.of(row.folder)
-        # A rule joins machines whose hardware may differ; only measurements on equal hardware are repetitions.
-        kind = tuple(sorted(hardware(row.run.strings).items())) if machine in folders.names else ()
-        rows_by_run[machine, kind, row.run.commit, row.run.environment].append(row)
+        rows_by_run[row.folder, row.run.commit, row.run.environment].append(row)
     notes = []
     for run_rows in rows_by_run.values():
         first: dict[str, RunRow] = {}

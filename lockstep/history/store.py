@@ -37,7 +37,6 @@ from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import load
 from lockstep.history.trouble import Trouble
-from lockstep.suite.thresholds import Same, ThresholdsError, read_thresholds
 
 __all__ = ["Store", "StoreError", "default_cache"]
 
@@ -90,7 +89,6 @@ class Store:
         repo: Path,
         cache: Path,
         patience: float,
-        thresholds: Path | None,
         branches: Sequence[str],
     ) -> None:
         self.root = root
@@ -98,8 +96,6 @@ class Store:
         self._repo = repo
         self._branches = branches
         self._patience = patience
-        self._thresholds = thresholds
-        self._rules: tuple[Same, ...] = ()
         self._parts = cache / "parts"
         self._manifest = cache / "manifest.json"
         self._checks = PartChecks()
@@ -112,8 +108,8 @@ class Store:
         self.trouble = Trouble()
         self._tried = 0.0
         self._snapshot: Results | None = None
-        #: What the snapshot was made from: the manifest, problems of the folder, and rules.
-        self._loaded: tuple[Manifest, tuple[Problem, ...], tuple[Same, ...]] | None = None
+        #: What the snapshot was made from: the manifest, and problems of the folder.
+        self._loaded: tuple[Manifest, tuple[Problem, ...]] | None = None
         #: The manifest that was read last, and the ``stamp_of`` its file.
         self._known: tuple[Stamp, Manifest] | None = None
         #: The ``identity`` of the cache that the last refresh used.
@@ -126,7 +122,6 @@ class Store:
         repo: Path | None = None,
         cache: Path | None = None,
         patience: float = 2.0,
-        thresholds: Path | None = None,
         branches: Sequence[str] = (),
     ) -> Store:
         """Return the store of a results folder without reading a file. The folder need not exist yet.
@@ -136,7 +131,6 @@ class Store:
             repo: a folder in the git repository that gives the order of commits; ``results`` by default.
             cache: folder for the cache; by default a folder in the user's cache folder, named after ``results``.
             patience: seconds for which ``current`` returns the same snapshot and does not look at the files.
-            thresholds: the file whose rules ``[[same]]`` join what was renamed; ``None`` joins nothing.
             branches: the tracked branches of the repository, see ``lockstep.history.line``; () for its default branch.
 
         Raises:
@@ -150,7 +144,7 @@ class Store:
             )
         if chosen.resolve().is_relative_to(root.resolve()):
             raise StoreError(f"the cache {chosen.parent} would lie inside the results folder: choose another folder")
-        return cls(root, repo or root, chosen, patience, thresholds, branches)
+        return cls(root, repo or root, chosen, patience, branches)
 
     def refresh(self) -> Refreshed:
         """Update the cache for files that are new, changed (path, mtime, size) or deleted.
@@ -254,7 +248,6 @@ class Store:
         self.cache.mkdir(parents=True, exist_ok=True)
         read = 0, 0, 0
         self._stamps, self._looked_at_files = {}, time.monotonic()
-        stamps = {**current.folders, **({path: stamp_of(path)} if (path := self._thresholds) else {})}
         with only_one(lock_of(self.cache), wait) as alone:
             self._folder = identity(self.cache)
             if alone:
@@ -264,7 +257,7 @@ class Store:
         if manifest.line_state or self._snapshot is None:
             self._load(manifest, current)
         if alone and self._known and current.settled:
-            self._stamps = {**stamps, self._manifest: self._known[0]}
+            self._stamps = {**current.folders, self._manifest: self._known[0]}
         return read
 
     def _read_manifest(self, alone: bool) -> Manifest:
@@ -333,30 +326,14 @@ class Store:
             return manifest
         return replace(manifest, line=find_line(dates, self._repo, self._branches), line_state=state)
 
-    def _read_rules(self) -> tuple[Same, ...]:
-        """Read the rules that join what was renamed. While a server runs, a wrong file leaves the rules as they are.
-
-        Raises:
-            ThresholdsError: the file is wrong, and there is no snapshot yet.
-        """
-        if self._thresholds is not None:
-            try:
-                self._rules = read_thresholds(self._thresholds).same
-            except ThresholdsError:
-                if self._snapshot is None:
-                    raise
-        return self._rules
-
     def _load(self, manifest: Manifest, current: Scan) -> None:
         """Make a new snapshot, unless nothing changed."""
         strays = current.problems
         if aside := moved_aside(self.cache):
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
-        state = manifest, strays, self._read_rules()
-        if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1:] != state[1:]:
-            contents = load(self.root, self._parts, manifest, strays, self._rules)
-            self._snapshot = Results(contents, self._reader)
-            self._loaded = state
+        if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1] != strays:
+            self._snapshot = Results(load(self.root, self._parts, manifest, strays), self._reader)
+            self._loaded = manifest, strays
 
 
 _DAMAGED = "this cache was damaged and made again from the result files: if it happens again, check the disk"

@@ -107,21 +107,6 @@ class Accept:
 
 
 @dataclass(frozen=True)
-class Same:
-    """An entry of thresholds.toml that joins machines.
-
-    Attributes:
-        machine: the name of today.
-        was: earlier names, and shell globs.
-        where: the place in the file, for messages.
-    """
-
-    machine: str
-    was: tuple[str, ...]
-    where: str
-
-
-@dataclass(frozen=True)
 class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
 
@@ -134,7 +119,6 @@ class Thresholds:
     rules: tuple[Rule, ...] = ()
     mutes: tuple[Mute, ...] = ()
     accepts: tuple[Accept, ...] = ()
-    same: tuple[Same, ...] = ()
     budget: Budget = BUDGET
 
     def budget_of(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> float | None:
@@ -218,7 +202,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
     file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept", "same", "budget")
+    file.only("default", "rule", "mute", "accept", "budget")
     budget = file.table("budget")
     budget.only(*EXACT)
     default = file.table("default")
@@ -228,7 +212,6 @@ def read_thresholds(path: Path) -> Thresholds:
         tuple(_rule(entry) for entry in file.tables("rule")),
         tuple(_mute(entry) for entry in file.tables("mute")),
         tuple(_accept(entry) for entry in file.tables("accept")),
-        tuple(_same(entry) for entry in file.tables("same")),
         tuple((dict(BUDGET) | {quantity: budget.amount(quantity) for quantity in budget.values}).items()),
     )
 
@@ -259,14 +242,6 @@ def _accept(entry: _Entry) -> Accept:
     return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
 
 
-def _same(entry: _Entry) -> Same:
-    entry.only("machine", "was")
-    machine, was = entry.text("machine"), entry.texts("was")
-    if machine in was:
-        raise entry.wrong("was", f"contains {machine!r}, the name of today")
-    return Same(machine, was, entry.where)
-
-
 #: How to write a value, for the message about a missing value or a wrong type.
 _HOW = {
     "match": 'a table of globs: match = { suite = "linear", case = "M=1,*" }',
@@ -277,8 +252,6 @@ _HOW = {
     "better": 'the better direction: better = "higher", "lower" or "neither"',
     "until": "a day without quotes: until = 2027-01-31",
     "because": 'a reason for whoever reads it next year: because = "…"',
-    "machine": 'the name of today: machine = "runner"',
-    "was": 'the earlier names: was = ["fv-az*"]',
     **dict.fromkeys(EXACT, "by how much it may rise: registers = 8"),
     "budget": "by how much the quantity may rise: budget = 8",
     "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
@@ -366,13 +339,6 @@ class _Entry:
         if not names or not all(isinstance(name, str) and _REFERENCE.fullmatch(name) for name in names):
             raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]} (at least seven digits of a hash)")
         return tuple(names)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self._given(key, str | list)
-        texts = [value] if isinstance(value, str) else value
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise self.wrong(key, f"is {value!r}; write {_HOW[key]}")
-        return tuple(texts)
 
     def day(self, key: str) -> datetime.date:
         value: datetime.date = self._given(key, datetime.date)

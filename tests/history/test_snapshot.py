@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import COMMIT, DATE, MACHINE, edit, open_store, points_in, read, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, edit, open_store, points_in, read, record, write_measurement, write_plain
 
 from lockstep.history.display_names import natural, plain
 from lockstep.history.hex_digits import unpacked
@@ -257,3 +257,18 @@ def test_each_gpu_of_a_merged_file_has_its_own_controls(tmp_path):
         assert run.gpu_controls[gpu]["copy"].seconds == copies[uuid]
     assert run.board == "aaaaaaaa, bbbbbbbb"
     assert run.controls["copy"].seconds == 1.25e-4
+
+
+def test_parts_of_a_suite_in_nested_folders_are_machines_of_their_own(tmp_path):
+    for shard, name in (("one", "a.A.time_x"), ("two", "b.B.time_y")):
+        write_plain(tmp_path / shard, {name: 1.0}, "box")
+    assert sorted(open_store(tmp_path).current().machines) == ["one/box", "two/box"]
+
+
+def test_parts_of_a_suite_in_one_folder_are_no_repetitions(tmp_path):
+    write_plain(tmp_path, {"a.A.time_x": 1.0}, "box")
+    path = write_plain(tmp_path, {"b.B.time_y": 2.0}, "box", environment="part2")
+    edit(path, lambda data: data.update(env_name="virtualenv-py3.11"))
+    results = open_store(tmp_path).current()
+    assert results.notes == ()
+    assert len(list(results.trends())) == 2

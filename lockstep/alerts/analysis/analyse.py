@@ -42,12 +42,10 @@ class AnalysisResult(CurrentAlerts):
     Attributes:
         changes: every change of every followed series, in the order of the series.
         series: number of series that have a number, by machine, family and suite. Versions of a series count once.
-        refused: see ``Results``.
     """
 
     changes: tuple[FoundChange, ...] = ()
     series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    refused: tuple[str, ...] = ()
 
 
 def analyse_store(
@@ -122,11 +120,9 @@ def analyse_results(
         alerts=(*alerts, *_once(stale, dead)),
         commits=commits,
         dead=dead,
-        joined=results.joined,
         unreported=unreported,
         changes=tuple(changes),
         series=series,
-        refused=results.refused,
     )
 
 

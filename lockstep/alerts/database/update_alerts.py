@@ -49,14 +49,12 @@ class CurrentAlerts:
         commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
         dead: machines that stopped while other machines continued. Their open alerts are archived until they report
             again.
-        joined: the machines of today by the folders of those that rules of thresholds.toml joined.
         unreported: why a change that the analysis found is in no alert, by the key of the change.
     """
 
     alerts: Sequence[Alert]
     commits: Mapping[str, Sequence[str]]
     dead: frozenset[str] = frozenset()
-    joined: Mapping[str, str] = field(default_factory=dict)
     unreported: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -110,7 +108,6 @@ class Sync:
 
     def run(self) -> Synced:
         """Apply the analysis to the stored alerts, and return the numbers of the alerts that changed."""
-        self._withdraw_joined()
         self._take_over()
         parts: dict[int, list[Alert]] = defaultdict(list)
         for alert in self.current.alerts:
@@ -129,14 +126,6 @@ class Sync:
         if self._revised:
             self.connection.execute(update(ALERT).where(ALERT.c.id == bindparam("number")), self._revised)
         return Synced(*(tuple(sorted(numbers)) for numbers in (self.opened, self.reopened, self.resolved)))
-
-    def _withdraw_joined(self) -> None:
-        """Resolve the alerts of machines that have another name since a rule joined them."""
-        joined = [folder for folder in self.current.joined if folder not in self.current.commits]
-        of_joined = select(ALERT).where(ALERT.c.machine.in_(joined), ALERT.c.state != "resolved")
-        for row in self.connection.execute(of_joined).all() if joined else ():
-            today = self.current.joined[row.machine]
-            self._resolve(row, "withdrawn", f"its machine is {today} since [[same]] in thresholds.toml says so")
 
     def _insert(self) -> None:
         """Insert the new alerts with the first lines of their logs."""
@@ -312,7 +301,7 @@ class Sync:
         perform(self.connection, tracked(row), act, newest, self.today)
 
     def _newest(self, machine: str) -> str:
-        return next(reversed(self.current.commits.get(machine, ())), "")
+        return next(reversed(self.current.commits[machine]), "")
 
 
 def key_hash(key: str) -> str:
