@@ -31,7 +31,6 @@ class RunRow(NamedTuple):
         folder: the folder of the file, relative to the results folder.
         layout: digest of the sorted numbers of the file's series.
         points: the number of points in the file.
-        content: digest of the points: series number, value and time of each. Files with equal digests are copies.
         run: the measurement, whose machine is "".
         part: name of the parquet file that holds the points; "" if the file has no points.
     """
@@ -40,7 +39,6 @@ class RunRow(NamedTuple):
     folder: str
     layout: str
     points: int
-    content: str
     run: Run
     part: str = ""
 
@@ -170,10 +168,10 @@ class _Shared:
         return self._known.setdefault(tuple(read.items()), read) if texts else read
 
 
-def _row(number: int, folder: str, layout: str, points: int, content: str, run: dict[str, Any], part: str) -> RunRow:
+def _row(number: int, folder: str, layout: str, points: int, run: dict[str, Any], part: str) -> RunRow:
     run["controls"] = _controls(run["controls"])
     run["gpu_controls"] = {int(gpu): _controls(measured) for gpu, measured in run["gpu_controls"].items()}
-    return RunRow(number, folder, layout, points, content, Run(**run), part)
+    return RunRow(number, folder, layout, points, Run(**run), part)
 
 
 def _controls(read: Mapping[str, Any]) -> Mapping[str, Control]:

@@ -159,7 +159,7 @@ def read_batch(batch: Batch) -> Manifest:
         series = np.sort(asv.points["series"]).tobytes()
         layout = blake2b(series, digest_size=12).hexdigest()
         layouts[layout] = series.hex()
-        runs[path] = _row(run, batch.folder, asv, layout)
+        runs[path] = RunRow(run, batch.folder, layout, len(asv.points["series"]), asv.run)
         points.append({**asv.points, "run": np.full(len(asv.points["series"]), run, np.int32)})
     parts, known = {}, {}
     if any(len(points_of_file["series"]) for points_of_file in points):
@@ -187,9 +187,3 @@ def _read(path: Path, location: str, stamp: Stamp, folders_machine: str) -> AsvF
     folder = location.removesuffix(path.name)
     problems = tuple(replace(problem, path=folder + problem.path) for problem in asv.problems)
     return replace(asv, run=replace(asv.run, path=location), problems=problems)
-
-
-def _row(number: int, folder: str, asv: AsvFile, layout: str) -> RunRow:
-    columns = asv.points
-    content = b"".join(columns[name].tobytes() for name in ("series", "value", "measured_at"))
-    return RunRow(number, folder, layout, len(columns["series"]), blake2b(content, digest_size=12).hexdigest(), asv.run)

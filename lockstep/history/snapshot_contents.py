@@ -109,19 +109,13 @@ def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem])
 def _by_run(rows: Sequence[RunRow], layouts: Mapping[str, Ids]) -> tuple[list[list[RunRow]], list[Problem]]:
     """Group the rows of measurements that belong to the same run: by folder, commit and environment, newest last.
 
-    Copies of a file are left out. Return the groups, and notes about copies and repeated measurements.
+    Return the groups, and notes about repeated measurements.
     """
     rows_by_run: dict[tuple[str, str, str], list[RunRow]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.run.path):
+    for row in sorted(rows, key=lambda row: (row.run.measured_at, row.run.path)):
         rows_by_run[row.folder, row.run.commit, row.run.environment].append(row)
     notes = []
     for run_rows in rows_by_run.values():
-        first: dict[str, RunRow] = {}
-        for row in run_rows:
-            if first.setdefault(row.content, row) is not row:
-                message = f"the file holds the same measurements as {first[row.content].run.path}, so they count once"
-                notes.append(Problem(row.run.path, message, _COPY, "note"))
-        run_rows[:] = sorted(first.values(), key=lambda row: row.run.measured_at)
         if len(run_rows) > 1:
             together = np.concatenate([layouts[row.layout] for row in run_rows])
             if len(np.unique(together)) < len(together):
@@ -129,7 +123,6 @@ def _by_run(rows: Sequence[RunRow], layouts: Mapping[str, Ids]) -> tuple[list[li
     return list(rows_by_run.values()), notes
 
 
-_COPY = "the file holds the same measurements as another file, so they count once"
 _REPEAT = "the file is one of several measurements of its commit in one environment: pages and alerts show the mean"
 
 

@@ -256,17 +256,6 @@ def test_repeats_of_a_commit_are_their_mean_as_in_asvs_graphs(tmp_path):
     assert results.problems == ()
 
 
-def test_copies_of_a_file_count_once(tmp_path):
-    # newton-physics/newton-asv, nvperflab/newton-asv: files that a night copied under a longer name
-    root = tmp_path / "results"
-    first, _ = repeats(root, [[1.0], [2.0]])
-    (root / "runner" / f"9_{first.name}").write_bytes(first.read_bytes())
-    results = open_store(root).current()
-    [point] = results.at(COMMIT)
-    assert point.value == 1.5
-    assert [one.path for one in results.notes if "count once" in one.what] == [f"runner/9_{first.name}"]
-
-
 def test_only_measurements_of_the_newest_benchmark_are_averaged(tmp_path):
     root = tmp_path / "results"
     for night, (value, version) in enumerate([(1.0, "old"), (2.0, "new"), (4.0, "new")]):
