@@ -8,8 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from lockstep.alerts.alert_ranking import explain
-from lockstep.alerts.database.alert_as_json import to_json
-from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.database.alert_row import Tracked, to_json
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import headline, status

@@ -10,7 +10,7 @@ from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts, Move
 from lockstep.alerts.cause.code_evidence import code_evidence
-from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_row import from_json, to_json
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import culprits, headline
 

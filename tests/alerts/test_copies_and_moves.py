@@ -12,7 +12,7 @@ from verb import run_verb
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_row import from_json, to_json
 from lockstep.alerts.story import tell
 from lockstep.compare.difference import compare_rows
 from lockstep.compare.read_rows import newest_rows, rows_at

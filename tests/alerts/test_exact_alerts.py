@@ -11,7 +11,7 @@ from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.database.alert_as_json import from_json, to_json
+from lockstep.alerts.database.alert_row import from_json, to_json
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.story import tell

@@ -10,8 +10,7 @@ from history import Here, commits_of, write_history
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.cause.source_diff import source_diff
 from lockstep.alerts.cause.suspects import CommitNote, notes, read_log
-from lockstep.alerts.database.alert_as_json import from_json, to_json
-from lockstep.alerts.database.alert_row import Tracked
+from lockstep.alerts.database.alert_row import Tracked, from_json, to_json
 from lockstep.alerts.story import tell
 from lockstep.history.store import Store
 from lockstep.notify.feed import atom

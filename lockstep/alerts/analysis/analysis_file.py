@@ -21,7 +21,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.alerts.database.alert_as_json import cause_from_json, cause_json, from_json, to_json
+from lockstep.alerts.database.alert_row import cause_from_json, cause_json, from_json, to_json
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Level, Noise
 from lockstep.detect.series_state import SeriesState

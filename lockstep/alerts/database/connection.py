@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError
 
-from lockstep.alerts.database.alert_as_json import DamagedContent
+from lockstep.alerts.database.alert_row import DamagedContent
 from lockstep.alerts.database.schema import VERSION
 from lockstep.history.trouble import refused_by_disk
 

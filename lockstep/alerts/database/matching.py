@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row
 
-from lockstep.alerts.database.alert_as_json import member_of
+from lockstep.alerts.database.alert_row import member_of
 from lockstep.alerts.database.states_and_actions import ACCEPTED
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.history.parameter_text import comparable

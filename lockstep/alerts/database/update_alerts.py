@@ -15,8 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
 
-from lockstep.alerts.database.alert_as_json import from_json, to_json
-from lockstep.alerts.database.alert_row import log_line, now_ms, perform, tracked, write_log
+from lockstep.alerts.database.alert_row import from_json, log_line, now_ms, perform, to_json, tracked, write_log
 from lockstep.alerts.database.listing import columns_of
 from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
