@@ -5,8 +5,7 @@ describes the method and its measured quality.
 """
 
 from lockstep.detect.find_changes import analyse, analyse_many, continue_many
-from lockstep.detect.findings import Analysis, Change, Level, Noise
-from lockstep.detect.trend import Trend
+from lockstep.detect.findings import Analysis, Change, Level, Noise, Trend
 
 __all__ = [
     "Analysis",

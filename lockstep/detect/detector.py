@@ -31,11 +31,11 @@ from lockstep.detect.constants import (
     RUN,
     WINDOW,
 )
+from lockstep.detect.findings import Trend
 from lockstep.detect.forward_costs import forward_costs
 from lockstep.detect.noise import FLOOR, noise_of, resolution_of
 from lockstep.detect.plain_steps import plain_steps
 from lockstep.detect.series_state import NEEDED, SeriesState, Shift
-from lockstep.detect.trend import Trend
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

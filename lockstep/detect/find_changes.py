@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.detect.detector import Detector
-from lockstep.detect.findings import Analysis
+from lockstep.detect.findings import Analysis, Trend
 from lockstep.detect.series_state import SeriesState
 from lockstep.detect.summary import summarise
-from lockstep.detect.trend import Trend
 from lockstep.processes.end_with_parent import pool
 
 #: Number of series that are analysed together, so that their hypotheses fit into the processor's cache.

@@ -1,13 +1,46 @@
-"""Define what the analysis of a series returns. All indices are positions in the trend, counted from 0."""
+"""Define a series as the detector takes it, and what it finds. All indices are positions in the series, from 0."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 #: How the size of a change is measured. "ratio": the natural log of a ratio; 0.01 is about 1 % up.
 #: "difference": a difference in the unit of the series, because one of its numbers is zero or negative.
 Measure = Literal["ratio", "difference"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """The numbers of one series over the commits, oldest first.
+
+    Attributes:
+        values: finite float64 [commits], in any unit; NaN where a commit has no number.
+        errors: float64 [commits], NaN where unknown; ``None`` if no point has an error. Where ``ratio`` is True, the
+            standard error of each value's *logarithm* (0.001 is 0.1 %), otherwise of the value. A 95 % interval is
+            about four standard errors wide.
+    """
+
+    values: NDArray[np.float64]
+    errors: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.asarray(self.values, dtype=np.float64))
+        if self.errors is not None:
+            errors = np.asarray(self.errors, dtype=np.float64)
+            # No measurement is perfectly certain, so an error of zero counts as unknown.
+            object.__setattr__(self, "errors", np.where(np.isfinite(errors) & (errors > 0), errors, np.nan))
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
+    @property
+    def ratio(self) -> bool:
+        """Whether all numbers are positive, so that changes are ratios. Otherwise they are differences in the unit."""
+        return not bool(np.any(self.values <= 0))
 
 
 @dataclass(frozen=True, slots=True)
