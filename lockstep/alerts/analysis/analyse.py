@@ -11,8 +11,7 @@ from pathlib import Path
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DetectedSeries, Known, MachineAnalysis
 from lockstep.alerts.analysis.dispatching import with_best
-from lockstep.alerts.analysis.followed_checks import follow_checks
-from lockstep.alerts.analysis.followed_series import Followed, common_baselines, followed
+from lockstep.alerts.analysis.followed_series import Followed, common_baselines, follow_checks, followed
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.judging import commits_of_gains, judged, unreported_because, with_waivers
 from lockstep.alerts.analysis.step_facts import StepBuilder
