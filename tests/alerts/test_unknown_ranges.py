@@ -129,7 +129,7 @@ def test_every_command_page_and_message_shows_the_two_ends(abroad, origin, run, 
         assert "own commit" not in text
     assert f"\nnext: measure it again: lockstep gate --base {before[:12]} --head {after[:12]} --family " in message.body
     repo = folder if (folder / ".git").is_dir() else folder / "results"
-    store = Store.open(folder / "results", repo, thresholds=folder / "thresholds.toml")
+    store = Store.open(folder / "results", repo)
     results = store.current()
     card = str(news(open_alerts, "h200", 0))
     assert ends in card
