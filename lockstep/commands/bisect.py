@@ -24,7 +24,7 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.alerts.bisection.bisect import Bisection, Measurement, UnknownRange
+    from lockstep.alerts.bisection import Bisection, Measurement, UnknownRange
     from lockstep.alerts.database.alert_row import Tracked
     from lockstep.alerts.database.store import AlertStore
     from lockstep.alerts.model import FoundChange
@@ -70,7 +70,7 @@ class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
 
 def _refused(args: argparse.Namespace) -> int | None:
     """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
-    from lockstep.alerts.bisection.bisect import UnknownRange, search_range
+    from lockstep.alerts.bisection import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
 
@@ -112,7 +112,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from asv.repo import get_repo
 
     from lockstep.alerts.analysis.step_facts import levels
-    from lockstep.alerts.bisection.bisect import (
+    from lockstep.alerts.bisection import (
         Expected,
         Inconclusive,
         NotReproduced,
@@ -196,7 +196,7 @@ class _Measure:
         self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
 
     def __call__(self, commit: str) -> Measurement:
-        from lockstep.alerts.bisection.bisect import Measurement
+        from lockstep.alerts.bisection import Measurement
         from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 
         series = self._series
@@ -226,7 +226,7 @@ class _Measure:
 
 
 def _measurement(commit: str, record: Record, quantity: str) -> Measurement:
-    from lockstep.alerts.bisection.bisect import Measurement
+    from lockstep.alerts.bisection import Measurement
 
     estimate = record.speedup if quantity == "speedup" else record.latency
     if record.state != "ok" or estimate is None:

@@ -15,7 +15,7 @@ from project import KERNELS, Project, make_project
 
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.step_facts import levels
-from lockstep.alerts.bisection.bisect import (
+from lockstep.alerts.bisection import (
     Expected,
     Inconclusive,
     Measurement,

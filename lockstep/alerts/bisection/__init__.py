@@ -1,1 +1,0 @@
-"""Find the first bad commit of a range."""
