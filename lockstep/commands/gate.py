@@ -166,7 +166,7 @@ def _write_report(report: Report, args: argparse.Namespace) -> None:
         append_summary(report, args.markdown)
     show(report, Console(), plain=args.plain)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for command in annotate(report, prefix_of(Path.cwd())):
+        for command in annotate(report, "" if report.script else prefix_of(Path.cwd())):
             print(command)
     if output := os.environ.get("GITHUB_OUTPUT"):
         write_outputs(report, Path(output), str(written.resolve()) if written else "")

@@ -248,6 +248,18 @@ def test_names_are_shown_and_never_taken_for_markup(name):
     assert name.split("\n")[0].strip("\r").strip()[:8] in shown.getvalue()
 
 
+def test_a_pass_with_undecided_cases_has_a_sign_of_its_own():
+    assert to_markdown(report(verdict("same"))).startswith("### ✅ Nothing slower")
+    assert to_markdown(report(verdict("same"), verdict("unsure", case="M=1"))).startswith("### 🟡 Nothing slower")
+
+
+def test_a_command_that_holds_markup_is_no_code():
+    text = to_markdown(report(verdict("slower", 0.02, variant="`x` <b>")))
+    [line] = [line for line in text.splitlines() if "worst case again" in line]
+    assert "<b>" not in line
+    assert not re.search(r"(?<!\\)`", line)
+
+
 def test_escaping_changes_nothing_that_is_seen():
     assert escape("M=8,K=4096 +1.20 % … registers 168 → 255 <b>") == "M=8,K=4096 +1.20 % … registers 168 → 255 &lt;b\\>"
     assert escape("x" * 500).endswith("x…")
@@ -304,7 +316,7 @@ def test_the_report_names_the_command_for_the_worst_case_that_blocks():
     found = report(*cases, head=". (5d6e7f8+dirty)", machine={"clock_state": "locked@1500"})
     command = "lockstep gate --base 1a2b3c4 --head . --family linear --case M=8 --variant split_k --l2 cold --lock 1500"
     assert f"to measure the worst case again: {command}" in remarks(found)
-    assert escape(command) in to_markdown(found)
+    assert f"- to measure the worst case again: `{command}`\n" in to_markdown(found)
     assert "--variant other " in remarks(report(*cases, verdict("failed", variant="other")))[-1]
     accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("failed", in_base=True))
     assert not any("worst case again" in one for one in remarks(accepted))

@@ -7,7 +7,7 @@ import re
 from urllib.parse import quote
 
 from lockstep.gate.report.report import Report, headline
-from lockstep.gate.report.rows import COLUMNS, remarks, rows, same, usual_meanings
+from lockstep.gate.report.rows import AGAIN, COLUMNS, remarks, rows, same, usual_meanings
 
 #: Environment variable with the address of the pages, as for messages about alerts.
 PAGES = "LOCKSTEP_URL"
@@ -18,13 +18,17 @@ MOST_ROWS = 100
 #: Maximum characters of a cell, and of a remark. A remark may hold a command, which must not be cut.
 MOST_TEXT, MOST_REMARK = 300, 1000
 
+#: The sign of a pass in which some cases have no verdict.
+_UNDECIDED = "🟡"
+
 _SIGNS = {"pass": "✅", "slower": "🔴", "failed": "❌", "infrastructure": "⚠️", "interrupted": "⚠️"}
 
 
 def to_markdown(report: Report) -> str:
     """Return the headline, a table of the cases with another verdict than "same", and remarks on the measurement."""
     table_rows = rows(report)
-    lines = [f"### {_SIGNS[report.state]} {escape(headline(report), most=2000)}", ""]
+    sign = _UNDECIDED if report.state == "pass" and report.of("unsure") else _SIGNS[report.state]
+    lines = [f"### {sign} {escape(headline(report), most=2000)}", ""]
     if table_rows:
         lines += [_row(COLUMNS), "|" + "---|" * len(COLUMNS)]
         lines += [_row(row.cells) for row in table_rows[:MOST_ROWS]]
@@ -38,9 +42,17 @@ def to_markdown(report: Report) -> str:
     if unchanged:
         lines += [f"Same: {', '.join(unchanged)}.", ""]
     lines += ["<details><summary>How it was measured</summary>", ""]
-    lines += [f"- {escape(remark, MOST_REMARK)}" for remark in remarks(report)]
+    lines += [f"- {_remark(remark)}" for remark in remarks(report)]
     lines += ["", "</details>", ""]
     return "\n".join(lines)
+
+
+def _remark(text: str) -> str:
+    """Return a remark; a command whose text Markdown would only decorate as code, so that it can be copied."""
+    command = text.removeprefix(AGAIN)
+    if command != text and "`" not in command and escape(command, MOST_REMARK).replace("\\", "") == command:
+        return f"{AGAIN}`{command}`"
+    return escape(text, MOST_REMARK)
 
 
 def pages_link(address: str) -> str:
