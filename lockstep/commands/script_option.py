@@ -134,7 +134,7 @@ def measure_script(args: argparse.Namespace) -> int:
             console.print(records_table([record], plan.suite, names=names, cases=cases, head=first))
     for line in [*reasons(records), *notes(plan, outcome), *filter(None, [outcome.trouble])]:
         errors.print(line, markup=False)
-    missing = len(plan.selected(outcome.calls)) - len(records)
+    missing = len({*plan.selected(outcome.calls)}.difference(outcome.refused.get(HEAD, {}))) - len(records)
     if missing:
         errors.print(
             f"the budget of {plan.budget_s:g} s left {missing} calls out: choose some by --case and --variants"

@@ -96,6 +96,15 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
     return not before.lacking and not after.lacking and before.code(differing) == after.code(differing)
 
 
+def same_packages(base: Path, head: Path, packages: Sequence[str]) -> bool:
+    """Return whether two trees, whose folders are given, have the same packages; see ``same_files``."""
+    before, after = (SourceFiles(root, packages) for root in (base, head))
+    for found in (before, after):
+        found.follow([*packages, *(f"{top}.*" for top in packages)])
+    differing = {name for name, _ in before.files.items() ^ after.files.items()}
+    return before.code(differing) == after.code(differing)
+
+
 def sources_digest(root: Path, packages: Sequence[str], suite: Suite) -> str:
     """Return a digest of the files that decide what a suite's variants do in a tree, its definition included.
 

@@ -17,7 +17,7 @@ from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
-from lockstep.scripts.compare_outputs import difference, first_output
+from lockstep.scripts.compare_outputs import difference, first_output, too_slow
 from lockstep.scripts.shared_buffers import same_inputs, share
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
@@ -101,10 +101,13 @@ class CallComparer:
         outputs: dict[str, list[torch.Tensor]] = {}
         errors: dict[str, Exception] = {}
         alike = same_inputs(base.function, head.function)  # before a call that changes them
+        slow = ""
         for side, call in calls.items():
             self.stage("check", side)
+            began = time.monotonic()
             try:
                 outputs[side] = first_output(call, self.namespaces[side])
+                slow = slow or too_slow(call, self.namespaces[side], time.monotonic() - began)
             except Exception as error:
                 self._require_healthy(side, error)
                 errors[side] = error
@@ -115,6 +118,8 @@ class CallComparer:
         outputs.clear()
         if wrong:
             return Verdict(key, "failed", f"wrong: {wrong}")
+        if slow:
+            return Verdict(key, "unsure", slow)
         with collected():
             return self._timed(key, calls, note, seconds)
 

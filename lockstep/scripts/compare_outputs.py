@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from lockstep.scripts.timed_call import TimedCall
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.checks.accuracy import accuracy_of
 from lockstep.timing.checks.tolerance import default_tolerance, is_float, refusal
+
+#: Seconds of the slowest call that is timed. An epoch has some twenty calls, and a worker that says nothing for two
+#: minutes counts as hung.
+MOST_CALL_S = 4.0
 
 #: The seed of calls that draw numbers themselves, a gradient for example.
 _SEED = 11
@@ -35,6 +40,22 @@ def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
             call.drop_gradients()
 
 
+def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:
+    """Return why a call takes too long to be timed; "" if it does not.
+
+    Args:
+        first_s: seconds of the first call. If they were many, a second call says whether compiling took them.
+    """
+    if first_s <= MOST_CALL_S:
+        return ""
+    started = time.monotonic()
+    first_output(call, namespace)
+    seconds = time.monotonic() - started
+    if seconds <= MOST_CALL_S:
+        return ""
+    return f"one call takes {seconds:.0f} s, and a number takes dozens of calls: choose a smaller case"
+
+
 def difference(
     base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again: Callable[[], Any], *, same_inputs: bool
 ) -> tuple[str, str]:
@@ -45,7 +66,7 @@ def difference(
         same_inputs: whether base and head were called with the same values; otherwise the outputs say nothing.
     """
     if not base and not head:
-        return "", "no output to compare"
+        return "", "results not checked: the timed call returns nothing"
     if not (wrong := wrong_output(base, head)):
         return "", ""
     if not same_inputs:

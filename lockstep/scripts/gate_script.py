@@ -12,6 +12,7 @@ from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.trees import Version, version
+from lockstep.machine_code.family_files import same_packages
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
 from lockstep.scripts.project import Project
@@ -56,18 +57,23 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
     ):
         say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(project)}")
         plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
+        if not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
+            plan = replace(plan, only_find=True)
         try:
             for number in run_plan(plan, SILENCE_S, say, outcome):
                 if unfit := unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
                     say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
+            if outcome.machine:  # also of a run that measures nothing
+                unfit = unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock)
             if _ends_early_in_head(outcome) and not _ends_early_alone(plan, say):
                 outcome.apart = outcome.errors.pop(HEAD)
         except KeyboardInterrupt:
             interrupted = True
     removed = () if outcome.apart else outcome.extra  # head ended before it came to those calls
     cases = () if unfit else (*_verdicts(plan, outcome), *removed)
+    cases = tuple(replace(case, file=_place(case.file, project, plan)) for case in cases)
     return Report(
         base=base.label,
         head=head.label,
@@ -82,7 +88,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         trouble=unfit or outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
         interrupted=interrupted,
         controls=outcome.controls,
-        script=shlex.join([str(project.file), *plan.arguments]),
+        script=shlex.join([_place(str(project.file), project, plan), *plan.arguments]),
     )
 
 
@@ -90,6 +96,15 @@ def side_of(project: Project, tree: Version) -> Side:
     """Return a version's folder and script: the working tree's script, or its own if the script is under test."""
     root = tree.tree.root
     return Side(str(root), str(root / project.file.name if project.own else project.file))
+
+
+def _place(file: str, project: Project, plan: Plan) -> str:
+    """Return a file of base, head or the working tree as its path in the repository; other files as they are."""
+    roots = {Path(side.root): project.root for side in plan.sides.values()} | {project.top: project.top}
+    for root, there in roots.items():
+        if file and Path(file).is_relative_to(root):
+            return str((there / Path(file).relative_to(root)).relative_to(project.top))
+    return file
 
 
 def _ends_early_in_head(outcome: Outcome) -> bool:
@@ -123,6 +138,8 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
             verdicts.append(Verdict(key, "failed", how, in_base=side == BASE))
         elif number in outcome.verdicts:
             verdicts.append(outcome.verdicts[number])
+        elif plan.only_find:
+            verdicts.append(Verdict(key, "same", "the same sources", unchanged=True))
         else:
             verdicts.append(_not_set_up(key, *(outcome.refused.get(side, {}).get(number, "") for side in (BASE, HEAD))))
     if _ends_early_in_head(outcome) and BASE in plan.sides:
@@ -148,8 +165,10 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
         f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
         for reason, points in alike.items()
     ]
+    whose = "{}'s script" if BASE in plan.sides else "the script"
     lines += [
-        f"{side}'s script ended early, so later calls were not taken: {error}" for side, error in outcome.errors.items()
+        f"{whose.format(side)} ended early, so later calls were not taken: {error}"
+        for side, error in outcome.errors.items()
     ]
     if outcome.apart:
         lines.append(

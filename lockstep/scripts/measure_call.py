@@ -11,7 +11,7 @@ import torch
 
 from lockstep.record.model import Record
 from lockstep.scripts.closure_arms import Namespace, arm_of, collected, why_not_captured
-from lockstep.scripts.compare_outputs import first_output
+from lockstep.scripts.compare_outputs import first_output, too_slow
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.captured_arms import capture_arms
 from lockstep.timing.arms.replays import settle
@@ -55,6 +55,8 @@ class CallMeasurer:
 
         try:
             first_output(call, self.namespace)
+            if slow := too_slow(call, self.namespace, time.monotonic() - began):
+                return record("na", slow)
             with collected():
                 series, note = self._timed(call, epochs)
         except torch.cuda.OutOfMemoryError:

@@ -35,6 +35,7 @@ class Plan:
         arguments: command line of the script.
         budget_s: seconds for measuring.
         least_s: least seconds for a call.
+        only_find: whether the script's calls are only listed.
         cases, variants: globs of the calls to take; empty for all.
         done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
@@ -53,6 +54,7 @@ class Plan:
     seed: int = 0
     quick: bool = False
     measure_all: bool = False
+    only_find: bool = False
     cases: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     done: tuple[int, ...] = field(default=())
@@ -64,11 +66,13 @@ class Plan:
         return [
             number
             for number, (case, variant) in enumerate(labels)
-            if _matches(case, self.cases) and _matches(variant, self.variants)
+            if _has_axes(case, self.cases) and _matches(variant, self.variants)
         ]
 
     def chosen(self, labels: Sequence[tuple[str, str]]) -> frozenset[int]:
         """Return the numbers of the calls to measure: as many as the budget allows, evenly spread over the script."""
+        if self.only_find:
+            return frozenset()
         left = [number for number in self.selected(labels) if number not in self.done]
         if self.adopt:
             return frozenset(left) & _smallest(labels)
@@ -80,6 +84,17 @@ class Plan:
 
 def _matches(text: str, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatch.fnmatchcase(text, f"*{glob}*") for glob in globs)
+
+
+def _has_axes(case: str, globs: Sequence[str]) -> bool:
+    """Return whether a glob matches a case: parts ``name=value`` match whole axes, other texts a part of the label."""
+    return not globs or any(
+        all(
+            any(fnmatch.fnmatchcase(axis, part) for axis in case.split(",")) if "=" in part else _matches(case, [part])
+            for part in filter(None, glob.split(","))
+        )
+        for glob in globs
+    )
 
 
 def axes_of(label: str) -> dict[str, Any]:

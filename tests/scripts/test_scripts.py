@@ -152,6 +152,49 @@ def test_the_first_call_is_judged_although_compiling_takes_longer_than_the_budge
     assert first.epochs > 1
 
 
+def test_a_call_that_takes_seconds_has_no_verdict_and_does_not_count_as_hung(project, monkeypatch):
+    monkeypatch.setattr("lockstep.scripts.gate_script.SILENCE_S", 20.0)
+    slow = "import time\n\ndef norm(x):\n    time.sleep(4.1)\n    return x + 1\n"
+    folder = project({"tiny_kernels/__init__": slow, "benchmarks/bench_norm": PERF_REPORT})
+    report = gated(folder, "benchmarks/bench_norm.py", cases=("M=8",), variants=("Ours",))
+    reason = "one call takes 4 s, and a number takes dozens of calls: choose a smaller case"
+    assert [(case.outcome, case.reason) for case in report.cases] == [("unsure", reason)]
+    assert report.state == "infrastructure"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_equal_sources_are_the_same_without_a_measurement(project, own):
+    files = {"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT}
+    script = "benchmarks/bench_norm.py"
+    if own:
+        files = {"bench": ENDS_EARLY.replace("from tiny_kernels import norm", "norm = abs").rpartition("raise")[0]}
+        script = "bench.py"
+    folder = project(files)
+    changed = folder / ("bench.py" if own else "tiny_kernels/__init__.py")
+    changed.write_text(changed.read_text() + "\n# a comment\n")
+    report = gated(folder, script, measure_all=False)
+    assert report.state == "pass"
+    assert {(case.outcome, case.reason, case.unchanged) for case in report.cases} == {
+        ("same", "the same sources", True)
+    }
+    assert len(report.cases) == 6
+    changed.write_text(changed.read_text() + "\nlimit = 1\n")
+    assert not any(case.unchanged for case in gated(folder, script, measure_all=False).cases)
+
+
+def test_a_pattern_names_whole_axes_or_a_part_of_any_text():
+    labels = [("M=8,N=64", "ours"), ("M=80,N=64", "ours"), ("M=8,N=640", "theirs")]
+
+    def chosen(*cases):
+        plan = Plan("s", {}, (), {}, cases=cases)
+        return plan.selected(labels)
+
+    assert chosen("M=8") == [0, 2]
+    assert chosen("M=8,N=64") == [0]
+    assert chosen("N=64*") == [0, 1, 2]
+    assert chosen("80", "640") == [1, 2]
+
+
 ENDS_EARLY = """
     import torch
     from tiny_kernels import norm
@@ -312,7 +355,7 @@ def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     assert verdict.file.endswith("bench_norm.py")
     assert report.state == "failed"
     command = again(report)
-    assert f"gate --script {folder / 'benchmarks/bench_norm.py'} --base" in command
+    assert "gate --script benchmarks/bench_norm.py --base" in command
     assert command.endswith("--case M=8,N=64 --variant Ours")
 
 
