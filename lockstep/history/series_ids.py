@@ -59,12 +59,7 @@ class SeriesIds:
 
     def number(self, benchmark: str, values: Sequence[str]) -> int:
         """Return the number of the series of a benchmark with these parameter values."""
-        number = number_of(benchmark, values)
+        text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+        number = digest(f"{benchmark}\n{text}")
         self.known[number] = (benchmark, tuple(values))
         return number
-
-
-def number_of(benchmark: str, values: Sequence[str]) -> int:
-    """Return the number of the series of a benchmark with these parameter values."""
-    text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-    return digest(f"{benchmark}\n{text}")
