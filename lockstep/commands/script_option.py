@@ -18,6 +18,7 @@ from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
 from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
+from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN
 from lockstep.record.console import wide_console
 from lockstep.record.model import Record
@@ -29,6 +30,7 @@ from lockstep.scripts.project import NoScript, Project
 from lockstep.scripts.record_history import record_history
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.thresholds import FILE, read_thresholds
+from lockstep.timing.tuners.choices import NAME as TUNED
 
 #: Exit status if a call failed.
 FAILED = 2
@@ -70,6 +72,7 @@ def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
         quick=bool(args.quick),
         seed=secrets.randbits(32) if getattr(args, "seed", None) is None else args.seed,
         version=f"{PROTOCOL_VERSION}.1",
+        tuned=str(cache_folder() / TUNED),
     )
 
 

@@ -39,6 +39,7 @@ class Plan:
         cases, variants: globs of the calls to take; empty for all.
         done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
+        tuned: file of the choices of tuners; "" to hold choices for this run only.
         adopt: whether the smallest calls of each variant are written as source, in place of being measured.
     """
 
@@ -59,6 +60,7 @@ class Plan:
     variants: tuple[str, ...] = ()
     done: tuple[int, ...] = field(default=())
     version: str = ""
+    tuned: str = ""
     adopt: bool = False
 
     def selected(self, labels: Sequence[tuple[str, str]]) -> list[int]:

@@ -30,6 +30,7 @@ from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.suite.definition import PROTOCOL_VERSION
+from lockstep.timing.tuners.choices import NAME as TUNED
 
 #: asv's name of the environment, the same as for suites.
 ENVIRONMENT = "lockstep"
@@ -50,7 +51,7 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     for commit, date in _commits(project, span):
         outcome = Outcome()
         with version(project.root, commit, project.contents) as tree:
-            at_commit = replace(plan, sides={HEAD: side_of(project, tree)})
+            at_commit = replace(plan, sides={HEAD: side_of(project, tree)}, tuned=str(folder / TUNED))
             for _ in run_plan(at_commit, SILENCE_S, say, outcome):
                 pass
         for line in [*notes(at_commit, outcome), *filter(None, [outcome.trouble])]:

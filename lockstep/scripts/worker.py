@@ -58,7 +58,8 @@ def main() -> int:
     stand_ins.install(hook)
     own_memory.install()
     take_back = keep_apart(sides, BASE, FIND)
-    tuners = Tuners(Choices(None), device, where_of(facts), tell=lambda text: process.emit("told", text=text))
+    choices = Choices(Path(plan.tuned) if plan.tuned else None)
+    tuners = Tuners(choices, device, where_of(facts), tell=lambda text: process.emit("told", text=text))
     with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
         os.chdir(folder)  # what the script writes beside itself
         try:

@@ -644,3 +644,43 @@ def test_two_versions_that_replace_one_operator_of_torch_accuse_nobody(project):
     report = gated(project({"tiny_ops/__init__": registered, "bench": script}), "bench.py", budget_s=60)
     assert "failed" not in [verdict.outcome for verdict in report.cases]
     assert any("one process cannot hold both versions" in note for note in report.notes), report.notes
+
+
+TUNED = """
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64)], key=["n"])
+    @triton.jit
+    def _double(x, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+    def double(x):
+        out = torch.empty_like(x)
+        _double[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
+"""
+
+
+def test_what_tuners_chose_is_kept_from_run_to_run(project, monkeypatch, capfd):
+    bench = """
+        import torch
+        from tiny_kernels import double
+        from triton.testing import do_bench
+
+        x = torch.ones(128)
+        do_bench(lambda: double(x))
+    """
+    folder = project({"tiny_kernels/__init__": TUNED, "bench": bench})
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(folder.parent / f"{folder.name}-cache"))
+    told = []
+    for _ in range(2):
+        assert run_verb("measure", "--script", "bench.py", "--quick") == 0
+        told.append("tuning _double" in capfd.readouterr().err)
+    assert told == [True, False]
+    assert not (folder / "results").exists()
+    assert run_verb("run", "--script", "bench.py") == 0
+    assert "_double" in (folder / "results/tuned.json").read_text()
