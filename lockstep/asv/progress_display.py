@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 
 from asv.console import log
-from rich.console import Console
 
+from lockstep.record.console import line_console
 from lockstep.record.model import Record
 
 
@@ -30,7 +29,7 @@ class Progress:
         self._spent = 0.0
         self._unmeasured: Counter[str] = Counter()
         # rich's own live displays would redirect asv's standard output meanwhile.
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = line_console(stderr=True)
 
     def begin(self, commit: str) -> None:
         """Start to count the cases of another commit, from zero."""
@@ -43,7 +42,7 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line that is not overwritten."""
         self._clear()
-        self._console.print(line, markup=False)
+        self._console.print(line)
 
     def case(self, records: Iterable[Record], seconds: float, *, measured: bool) -> None:
         """Count a case as done, and print its failed series and its time. A case that is all n/a is only counted."""
@@ -65,7 +64,7 @@ class Progress:
         position = f"{self._commit} [{self.done:>4}/{self.total}]".lstrip()
         line = f"{position} {first.suite} {first.case} {first.l2}: {ok} series in {seconds:.1f} s"
         self._clear()
-        self._console.print(line + self.left(), markup=False, end="" if self._console.is_terminal else "\n")
+        self._console.print(line + self.left(), end="" if self._console.is_terminal else "\n")
 
     def left(self) -> str:
         """Return ``", about 3 min left"``, or "" before anything was measured."""
@@ -80,7 +79,7 @@ class Progress:
         """Remove the rewritten line, and report the cases of the commit that have no number, by reason."""
         self._clear()
         for reason, count in self._unmeasured.items():
-            self._console.print(f"{count} case{'' if count == 1 else 's'} not measured: {reason}", markup=False)
+            self._console.print(f"{count} case{'' if count == 1 else 's'} not measured: {reason}")
         self._unmeasured.clear()
 
     def _clear(self) -> None:

@@ -20,6 +20,7 @@ from lockstep.machine_code.commit_sources import WORKING_TREE
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.git import Git
 from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.record.console import line_console
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
@@ -47,7 +48,7 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Write a module for each script; print what was left out, and the next command."""
         files = sorted(args.path.glob("*.py")) if args.path.is_dir() else [args.path]
-        console, written = Console(highlight=False, soft_wrap=True, markup=False), []
+        console, written = line_console(), []
         with sigterm_interrupts():
             for file in files:
                 args.script = f"'{file}'"

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 
 from asv.commands import Command, common_args
-from rich.console import Console
 
 from lockstep.commands.verb import Verb
 from lockstep.gpu.clock_lock import ClocksHeld, clock_state, lock, recorded_state, reset
 from lockstep.gpu.lock_file import read_record
 from lockstep.gpu.nvml import ClockSample, Gpu, NoGpu, Refused, Target, all_gpus
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.record.console import line_console
 
 
 class Clocks(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -120,7 +120,7 @@ def _or_unknown(value: object) -> str:
 
 def _say(text: str, stderr: bool = False) -> None:
     # Without markup, because labels contain brackets. Without wrapping, because users copy the sudoers line.
-    Console(stderr=stderr, soft_wrap=True).print(text, markup=False, highlight=False)
+    line_console(stderr=stderr).print(text)
 
 
 def _fail(args: argparse.Namespace, code: int, message: str) -> int:

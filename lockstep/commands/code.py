@@ -129,9 +129,9 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
             out.print(code_table(codes, f"{tree.label} for {target.name}"))
             if len(codes) <= 2:
                 for line in host_lines(codes):
-                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+                    out.print(line, soft_wrap=True)
             for line in unknown_lines(codes):
-                out.print(line, markup=False, highlight=False, soft_wrap=True)
+                out.print(line, soft_wrap=True)
             if all(code.absent for code in codes.values()):
                 return fail(BROKEN, f"{args.ref} has no code for these variants and cases: see above")
     return OK

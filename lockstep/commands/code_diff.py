@@ -98,7 +98,7 @@ def _run_pair(
             if not args.json:
                 # Print each target when it is compared: tracing one target may take minutes.
                 for line in diff_lines(comparison, *_names(args)):
-                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+                    out.print(line, soft_wrap=True)
                 out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 from asv.commands import Command
-from rich.console import Console
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.verb import Verb
 from lockstep.gate.report.report import EXIT
 from lockstep.gate.report.terminal import show
 from lockstep.gate.report.untrusted_report import Unreadable, from_json
+from lockstep.record.console import wide_console
 
 
 class Explain(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -34,5 +34,5 @@ class Explain(Verb, Command):  # type: ignore[misc]  # asv has no types
             report = from_json(args.report.read_bytes())
         except (OSError, Unreadable) as error:
             raise UsageError(f"{args.report} cannot be read: {error}") from error
-        show(report, Console())
+        show(report, wide_console())
         return EXIT[report.state]

@@ -6,7 +6,6 @@ Exit codes: 0 pass, 1 slower than allowed, 2 a case fails or is wrong, 3 no verd
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import re
 import secrets
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
-from rich.console import Console
 
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
@@ -32,6 +30,7 @@ from lockstep.gate.trees import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
@@ -108,14 +107,13 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         """Compare head with base, write the reports, and return the exit status."""
         for file in (args.json, args.markdown):
             expect_folder(file)
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        say = line_console(stderr=True).print
         try:
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
-                say = functools.partial(console.print, markup=False)
                 report = gate_script(asked_of(args), say) if args.script else run(_request(conf, args), say)
         except RefError as error:
-            console.print(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)", markup=False)
+            say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
             return USAGE
         _write_report(report, args)
         return EXIT[report.state]
@@ -164,7 +162,7 @@ def _write_report(report: Report, args: argparse.Namespace) -> None:
         args.json.write_text(report.to_json(), encoding="utf-8")
     if args.markdown:
         append_summary(report, args.markdown)
-    show(report, Console(), plain=args.plain)
+    show(report, wide_console(), plain=args.plain)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for command in annotate(report, "" if report.script else prefix_of(Path.cwd())):
             print(command)

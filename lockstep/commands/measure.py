@@ -31,7 +31,7 @@ from lockstep.commands.verb import Verb
 from lockstep.gpu.nvml import find_gpu
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
-from lockstep.record.console import wide_console
+from lockstep.record.console import line_console, wide_console
 from lockstep.record.file import newest_harness
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
@@ -100,20 +100,18 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
             raise UsageError(f"--seed {args.seed}: must be a number from 0 to {2**32 - 1}")
-        console, errors = wide_console(), Console(stderr=True, highlight=False, soft_wrap=True)
+        console, errors = wide_console(), line_console(stderr=True)
         for warning in changed_texts(suites, newest_harness(Path(conf.results_dir))):
-            errors.print(warning, markup=False)
+            errors.print(warning)
         started, planned = time.monotonic(), _planned(suites, args, "cpu" if find_gpu() is None else "cuda")
         packages = ", ".join(packages_under_test(conf, suites_by_name))
         cases = f"{len(planned)} case{'' if len(planned) == 1 else 's'}"
-        errors.print(
-            f"measuring {cases} of {', '.join(args.families) or 'all suites'}: importing {packages}", markup=False
-        )
+        errors.print(f"measuring {cases} of {', '.join(args.families) or 'all suites'}: importing {packages}")
         told: list[str] = []
 
         def say(line: str) -> None:
             told[:] = [line]
-            errors.print(line, markup=False)
+            errors.print(line)
 
         shown: list[Record] = []
         states: set[str] = set()
@@ -122,7 +120,7 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
             with sigterm_interrupts(), closing(_worker(conf, suites_by_name, args, say)) as worker:
                 device = worker.host["device"]
                 planned = _planned(suites, args, device)
-                errors.print(f"the worker is ready after {time.monotonic() - started:.0f} s", markup=False)
+                errors.print(f"the worker is ready after {time.monotonic() - started:.0f} s")
                 for suite, of_suite in groupby(planned, lambda one: one[0]):
                     shown, of_table = [], list(of_suite)
                     try:
@@ -136,7 +134,7 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
                         if not args.json:
                             _show_rest(shown, console)
             if device == "cpu" and "ok" in states and not args.json:
-                console.print(CPU_NOTE, markup=False, highlight=False)
+                console.print(CPU_NOTE)
         except WorkerDied as died:
             log.error(f"the worker does not start: {died.how}")
             return BROKEN
@@ -192,7 +190,7 @@ def _show_rest(records: Sequence[Record], console: Console) -> None:
     if any(record.costs for record in records):
         console.print(costs_table(records))
     for line in reasons(records):
-        console.print(line, markup=False, highlight=False)
+        console.print(line)
 
 
 def _worker(

@@ -11,7 +11,6 @@ from typing import Any
 
 from asv.commands import Command
 from asv.console import log
-from rich.console import Console
 
 from lockstep.asv.fresh_runs import FreshRuns
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
@@ -20,7 +19,7 @@ from lockstep.commands.shared_options import add_costs_option, add_retune_option
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
-from lockstep.record.console import wide_console
+from lockstep.record.console import line_console, wide_console
 from lockstep.record.printed_table import reasons
 from lockstep.record.run_agreement import (
     Run,
@@ -100,8 +99,8 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
             tuned=tuned_file(conf),
             retune=args.retune,
         )
-        console = Console(stderr=True, highlight=False)
-        console.print(f"measuring {len(suites)} suites in {args.runs} new processes, one after another", markup=False)
+        console = line_console(stderr=True)
+        console.print(f"measuring {len(suites)} suites in {args.runs} new processes, one after another")
         measurement = FreshRuns(
             spec=spec,
             silence_s=float(conf.default_benchmark_timeout),
@@ -110,7 +109,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
             series=args.series,
             chosen=_chosen(suites, args.variants),
             costs=requested_costs(args.costs, ()),
-            say=lambda line: console.print(line, markup=False),
+            say=console.print,
         )
         runs: list[Run] = []
         try:
@@ -119,24 +118,24 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
                     arms = measurement.run()
                     runs.append(arms)
                     cases = len(measurement.plan)
-                    console.print(f"run {number + 1} of {args.runs}: {cases} cases, {len(arms)} arms", markup=False)
+                    console.print(f"run {number + 1} of {args.runs}: {cases} cases, {len(arms)} arms")
         except KeyboardInterrupt:
             if len(runs) < 2:
                 raise
-            console.print(f"interrupted: the table shows the {len(runs)} complete runs", markup=False)
+            console.print(f"interrupted: the table shows the {len(runs)} complete runs")
         rows = agreements(runs)
         wide = wide_console()
         wide.print(agreement_table(rows))
         if any(row.costs_sd for row in rows):
             wide.print(costs_agreement_table(rows))
         for line in summary(rows):
-            wide.print(line, markup=False, highlight=False)
+            wide.print(line)
         for line in missing_costs(runs):
-            wide.print(line, markup=False, highlight=False)
+            wide.print(line)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
         for name in dict.fromkeys(record.suite for record in failed):
             for line in reasons([record for record in failed if record.suite == name]):
-                wide.print(f"{name} {line}", markup=False, highlight=False)
+                wide.print(f"{name} {line}")
         if args.json:
             args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
         if len(runs) < args.runs:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from asv.commands.asv_profiling import Profile as AsvProfile
-from rich.console import Console
 
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
+from lockstep.record.console import line_console
 from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.selection import expect_variants, nearest
@@ -75,9 +75,9 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         from lockstep.timing.device import open_device
         from lockstep.timing.nsight import commands, run_marked
 
-        console = Console(soft_wrap=True)
+        console = line_console()
         for command in commands(suite.name, variant, case.label, args.l2, args.calls).values():
-            console.print(command, markup=False, highlight=False)
+            console.print(command)
         device = open_device()
         if device.kind == "cpu":
             console.print("There is no GPU: run one of these commands on a machine with a GPU and this working tree.")

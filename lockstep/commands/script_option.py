@@ -7,11 +7,9 @@ import json
 import secrets
 import shlex
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 from asv.config import Config
-from rich.console import Console
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
@@ -20,7 +18,7 @@ from lockstep.gate.trees import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN
-from lockstep.record.console import wide_console
+from lockstep.record.console import line_console, wide_console
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
 from lockstep.scripts.client import Outcome, run_plan
@@ -83,8 +81,7 @@ def run_script(args: argparse.Namespace) -> int:
     project, plan = project_of(args)
     settings = next((name for name in [args.config, *CONFIGS] if name and Path(name).is_file()), None)
     folder = Path(Config.load(settings).results_dir if settings else "results").resolve()
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    say = partial(errors.print, markup=False)
+    say = line_console(stderr=True).print
     try:
         recorded = record_history(project, plan, args.range or "HEAD^!", folder, say)
     except RefError as error:
@@ -120,11 +117,11 @@ def measure_script(args: argparse.Namespace) -> int:
     """Measure the calls of a script with the working tree's packages; print a table, or records as JSON."""
     project, plan = project_of(args)
     plan = replace(plan, cases=tuple(args.case), variants=tuple(args.variants or ()))
-    console, errors = wide_console(), Console(stderr=True, highlight=False, soft_wrap=True)
+    console, errors = wide_console(), line_console(stderr=True)
     records: list[Record] = []
     with version(project.root, WORKING_TREE, project.contents) as tree:
         plan, outcome = replace(plan, sides={HEAD: side_of(project, tree)}), Outcome()
-        for number in run_plan(plan, SILENCE_S, lambda line: errors.print(line, markup=False), outcome):
+        for number in run_plan(plan, SILENCE_S, errors.print, outcome):
             if (record := outcome.records.get(number)) is None:
                 case, variant = outcome.calls[number]
                 record = Record(plan.suite, variant, case, "warm", "failed", plan.version, outcome.died[number][0])
@@ -136,14 +133,14 @@ def measure_script(args: argparse.Namespace) -> int:
             first = len(records) == 1
             console.print(records_table([record], plan.suite, names=names, cases=cases, head=first))
     for line in [*reasons(records), *notes(plan, outcome), *filter(None, [outcome.trouble])]:
-        errors.print(line, markup=False)
+        errors.print(line)
     missing = len({*plan.selected(outcome.calls)}.difference(outcome.refused.get(HEAD, {}))) - len(records)
     if missing:
         errors.print(
             f"the budget of {plan.budget_s:g} s left {missing} calls out: choose some by --case and --variants"
         )
     if outcome.machine.get("device") == "cpu" and records and not args.json:
-        console.print(CPU_NOTE, markup=False, highlight=False)
+        console.print(CPU_NOTE)
     if any(record.state == "failed" for record in records):
         return FAILED
     return 0 if records else BROKEN

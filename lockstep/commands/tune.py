@@ -146,11 +146,9 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
             for result in done:
                 for line in [result.problem, *(f"{name}: {reason}" for name, reason in result.refused.items())]:
                     if line:
-                        console.print(
-                            f"{result.suite} {result.variant} {result.case}: {line}", markup=False, highlight=False
-                        )
+                        console.print(f"{result.suite} {result.variant} {result.case}: {line}")
             for path in sorted(written):
-                console.print(f"wrote {path}", markup=False, highlight=False)
+                console.print(f"wrote {path}")
         if not any(result.tried for result in done):
             log.error(f"nothing was timed: {done[0].problem if done else 'no case has a candidate for this machine'}")
             return BROKEN

@@ -9,13 +9,20 @@ from rich.console import Console
 from rich.table import Table
 
 
+def line_console(*, stderr: bool = False) -> Console:
+    """Return a console that prints lines as they are: unbroken, with each bracket, and without colours."""
+    return Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True)
+
+
 def wide_console(file: IO[str] | None = None) -> Console:
-    """Return a console that prints to ``file`` (default: standard output).
+    """Return a console that prints words as they are to ``file`` (default: standard output).
 
     If the file is not a terminal, the console is wide enough that lines of tables are not broken.
     """
-    console = Console(file=file)
-    return console if console.is_terminal or console.width >= 160 else Console(file=file, width=200)
+    console = Console(file=file, markup=False, highlight=False)
+    if not console.is_terminal and console.width < 160:
+        console.width = 200
+    return console
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), *, title: str | None = None) -> Table:

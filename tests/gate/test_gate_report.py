@@ -16,6 +16,7 @@ from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report.report import EXIT, Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
 from lockstep.gate.report.terminal import show
+from lockstep.record.console import wide_console
 from lockstep.record.model import Estimate
 
 BLANK = Report("main (1a2b3c4)", "HEAD (5d6e7f8)", min_effect=0.0025, confidence=0.99, budget_s=120, seed=7)
@@ -244,7 +245,7 @@ def test_names_are_shown_and_never_taken_for_markup(name):
     assert "\n" not in annotation
     assert "\r" not in annotation
     shown = io.StringIO()
-    show(told, Console(file=shown, width=300))
+    show(told, Console(file=shown, width=300, markup=False))
     assert name.split("\n")[0].strip("\r").strip()[:8] in shown.getvalue()
 
 
@@ -306,7 +307,7 @@ def test_a_case_that_does_not_run_here_is_listed_with_its_reason():
     [row] = rows(told)
     assert (row.cells[0], row.cells[3], row.cells[-1]) == ("n/a", "2 cases", "Triton finds no GPU here")
     shown = io.StringIO()
-    show(told, Console(file=shown, width=300), plain=True)
+    show(told, Console(file=shown, width=300, markup=False), plain=True)
     assert "n/a           linear split_k M=1 cold  Triton finds no GPU here" in shown.getvalue()
     assert "same  linear: 1 case\n" in shown.getvalue()
 
@@ -371,7 +372,7 @@ def test_the_comment_says_what_the_figures_of_slower_kernels_usually_mean():
 )
 def test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status(told, tmp_path, capsys):
     (tmp_path / "gate.json").write_text(told.to_json())
-    show(told, Console(soft_wrap=True))
+    show(told, wide_console())
     before = capsys.readouterr().out
     assert run_verb("explain", tmp_path / "gate.json") == EXIT[told.state]
     assert capsys.readouterr().out.split() == before.split()

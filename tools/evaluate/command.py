@@ -84,5 +84,5 @@ class Evaluate(Verb, Command):  # type: ignore[misc]  # asv has no types
         console = wide_console()
         console.print(tabled(board))
         points = sum(len(sample.trend) for sample in samples)
-        console.print(f"lockstep: {len(samples)} series, {points} points, {board.seconds:.1f} s of CPU", markup=False)
+        console.print(f"lockstep: {len(samples)} series, {points} points, {board.seconds:.1f} s of CPU")
         return 0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
-from rich.console import Console
 
 from lockstep.commands.verb import Verb
+from lockstep.record.console import line_console
 from lockstep.suite.definition import CACHE_STATES, SuiteError
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.selection import nearest
@@ -67,13 +67,13 @@ class Scoreboard(Verb, Command):  # type: ignore[misc]  # asv has no types
         if args.machine:
             command += f" --machine {args.machine} --output {args.output}"
         text = page(recorded, load_suites(benchmarks).values(), targets, args.variant, args.l2, command)
-        console = Console(soft_wrap=True)
+        console = line_console()
         if str(args.output) == "-":
             print(text, end="")
             return 0
         if not args.check:
             args.output.write_text(text, encoding="utf-8")
-            console.print(f"wrote {args.output}", markup=False, highlight=False)
+            console.print(f"wrote {args.output}")
             return 0
         old = args.output.read_text(encoding="utf-8") if args.output.is_file() else ""
         if old == text:
@@ -81,6 +81,6 @@ class Scoreboard(Verb, Command):  # type: ignore[misc]  # asv has no types
         changes = difflib.unified_diff(
             old.splitlines(), text.splitlines(), str(args.output), "from the results", "", "", 0
         )
-        console.print("\n".join(changes), markup=False, highlight=False)
-        console.print(f"{args.output} differs from the results: run `{command}`", markup=False)
+        console.print("\n".join(changes))
+        console.print(f"{args.output} differs from the results: run `{command}`")
         return 1
