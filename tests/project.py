@@ -18,6 +18,26 @@ from typing import Any, TextIO
 
 from verb import run_verb
 
+#: A package whose kernel tunes itself.
+TUNED_PACKAGE = """
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64, 256)], key=["n"])
+    @triton.jit
+    def _double(x, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+
+    def double(x):
+        out = torch.empty_like(x)
+        _double[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
+"""
+
 SUITE = """
     from lockstep import Cost, Suite, grid
 

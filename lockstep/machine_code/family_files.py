@@ -92,8 +92,7 @@ def same_files(base: Path, head: Path, packages: Sequence[str], suite: Suite) ->
     Comments, layout, and docstrings that no module reads, do not count.
     """
     before, after = (family_files(root, packages, suite) for root in (base, head))
-    differing = {name for name, _ in before.files.items() ^ after.files.items()}
-    return not before.lacking and not after.lacking and before.code(differing) == after.code(differing)
+    return not before.lacking and not after.lacking and _same_code(before, after)
 
 
 def same_packages(base: Path, head: Path, packages: Sequence[str]) -> bool:
@@ -101,8 +100,7 @@ def same_packages(base: Path, head: Path, packages: Sequence[str]) -> bool:
     before, after = (SourceFiles(root, packages) for root in (base, head))
     for found in (before, after):
         found.follow([*packages, *(f"{top}.*" for top in packages)])
-    differing = {name for name, _ in before.files.items() ^ after.files.items()}
-    return before.code(differing) == after.code(differing)
+    return _same_code(before, after)
 
 
 def sources_digest(root: Path, packages: Sequence[str], suite: Suite) -> str:
@@ -135,6 +133,11 @@ def definition_files(suite: Suite, packages: Sequence[str]) -> SourceFiles:
     found = SourceFiles(root, [_top(module)], is_own)
     found.follow([module])
     return found
+
+
+def _same_code(before: SourceFiles, after: SourceFiles) -> bool:
+    differing = {name for name, _ in before.files.items() ^ after.files.items()}
+    return before.code(differing) == after.code(differing)
 
 
 def digest(*parts: bytes | str | Mapping[str, bytes]) -> str:

@@ -146,7 +146,7 @@ class Watched:
         self._process, self._log, self._events = self._started.process, self._started.log, self._started.events
         self._buffer = bytearray()
         self._closed = False
-        #: Called with each line that the worker tells of its progress.
+        #: Called with each progress line of the worker.
         self.say: Callable[[str], None] = lambda line: None
         self._stage, self._variant = "start", ""
         self._owes = False  # whether the worker still has to answer a request

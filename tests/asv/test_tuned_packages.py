@@ -4,28 +4,9 @@ import json
 import re
 
 import pytest
-from project import json_rows, make_project
+from project import TUNED_PACKAGE, json_rows, make_project
 
 from lockstep.record.file import read_records
-
-PACKAGE = """
-    import torch
-    import triton
-    import triton.language as tl
-
-
-    @triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64, 256)], key=["n"])
-    @triton.jit
-    def _double(x, out, n, BLOCK: tl.constexpr):
-        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
-
-
-    def double(x):
-        out = torch.empty_like(x)
-        _double[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
-        return out
-"""
 
 SUITE = """
     from lockstep import Cost, Suite, grid, variant
@@ -59,7 +40,7 @@ SUITE = """
 @pytest.fixture
 def project(tmp_path):
     project = make_project(tmp_path / "project")
-    project.write("toy/double.py", PACKAGE)
+    project.write("toy/double.py", TUNED_PACKAGE)
     project.write("benchmarks/double.py", SUITE)
     (project.root / "benchmarks/product.py").unlink()
     project.commit("Tune a kernel")
@@ -110,7 +91,7 @@ def test_the_gate_says_what_heads_list_lost(project):
     [stored] = json.loads((project.root / "results/tuned.json").read_text())["choices"]
     size = int(re.match(r"BLOCK (\d+)", stored["chosen"])[1])
     rest = tuple({16, 64, 256} - {size})
-    project.write("toy/double.py", PACKAGE.replace("(16, 64, 256)", str(rest)))
+    project.write("toy/double.py", TUNED_PACKAGE.replace("(16, 64, 256)", str(rest)))
     _, out = run(project, "gate", "--quick", "--json", "gate.json")
     cases = json.loads((project.root / "gate.json").read_text())["cases"]
     [sentence] = next(case["code"] for case in cases if case["key"]["variant"] == "tuned")

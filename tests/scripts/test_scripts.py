@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from project import TUNED_PACKAGE
 from verb import run_verb
 
 from lockstep.gate.report.rows import again
@@ -647,24 +648,6 @@ def test_two_versions_that_replace_one_operator_of_torch_accuse_nobody(project):
     assert any("one process cannot hold both versions" in note for note in report.notes), report.notes
 
 
-TUNED = """
-    import torch
-    import triton
-    import triton.language as tl
-
-    @triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64)], key=["n"])
-    @triton.jit
-    def _double(x, out, n, BLOCK: tl.constexpr):
-        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
-
-    def double(x):
-        out = torch.empty_like(x)
-        _double[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
-        return out
-"""
-
-
 def test_what_tuners_chose_is_kept_from_run_to_run(project, monkeypatch, capfd):
     bench = """
         import torch
@@ -674,7 +657,7 @@ def test_what_tuners_chose_is_kept_from_run_to_run(project, monkeypatch, capfd):
         x = torch.ones(128)
         do_bench(lambda: double(x))
     """
-    folder = project({"tiny_kernels/__init__": TUNED, "bench": bench})
+    folder = project({"tiny_kernels/__init__": TUNED_PACKAGE, "bench": bench})
     monkeypatch.chdir(folder)
     monkeypatch.setenv("LOCKSTEP_CACHE", str(folder.parent / f"{folder.name}-cache"))
     told = []
