@@ -7,6 +7,7 @@ import textwrap
 import time
 
 import pytest
+from busy import skip_if_unsure
 from nvml import PREAMBLE, build
 from project import BROKEN, KERNELS, SUITE, make_project
 from worker_processes import wait_until, worker_processes
@@ -66,6 +67,7 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     assert code == 2, shown
     found = {variant: one for (variant, _), one in outcomes(report).items()}
     assert not found["plain"]["unchanged"]
+    skip_if_unsure(found["plain"]["outcome"], found["twice"]["outcome"])
     assert {name: one["outcome"] for name, one in found.items()} == {
         "plain": "same",
         "twice": "slower",
@@ -115,8 +117,9 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
 def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
     project.write("toy/product.py", SLOW)
     code, shown, report = gate(project, "--case", "M=2", "--budget", "60s", "--costs", "behind", "host")
-    assert code == 1, shown
     found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in report["cases"]}
+    skip_if_unsure(found["twice", "latency"]["outcome"])
+    assert code == 1, shown
     assert found["twice", "latency"]["outcome"] == "slower"
     # Other work on this machine may leave a difference of two times unsure.
     assert found["twice", "behind"]["outcome"] in ("slower", "unsure")

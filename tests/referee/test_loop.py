@@ -232,7 +232,7 @@ def verb(tmp_path, monkeypatch, capsys):
     (tmp_path / "wrong.py").write_text(HEAD + "        return x.cos()\n")
     (tmp_path / "dies.py").write_text(HEAD + "        import os\n        os.kill(os.getpid(), 9)\n")
     monkeypatch.chdir(tmp_path)
-    for stage, epochs in (("screen", 2), ("repeat", 3), ("final", 6)):
+    for stage, epochs in (("screen", 2), ("repeat", 5), ("final", 8)):
         monkeypatch.setitem(EPOCHS, stage, epochs)
     handlers = list(logging.getLogger().handlers)
 
@@ -260,6 +260,9 @@ def test_a_loop_over_lines_answers_each_line(verb):
     text = "\n".join(map(json.dumps, lines)) + "\nno JSON\n"
     status, out, err = verb("--kernelbench", "problem.py", "--json", lines=text)
     verdicts = [json.loads(line) for line in out]
+    # The candidate lacks a sleep of 50 ms. A bound that lies below 10 would be wrong; null is beyond all numbers.
+    if verdicts[1]["outcome"] == "not-faster" and (verdicts[1]["speedup"]["high"] or math.inf) > 10:
+        pytest.skip("too busy to tell: a candidate without the sleep may be faster")
     assert [one["outcome"] for one in verdicts] == ["wrong", "faster", "broken", "broken", "broken", "broken"]
     assert verdicts[1]["candidate"] == "sin"
     assert verdicts[1]["speedup"]["low"] > 1.005

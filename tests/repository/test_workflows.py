@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from busy import skip_if_unsure
 from project import KERNELS, make_project
 from workflows import ROOT, WORKFLOWS, Runner, read, tool, workflow
 
@@ -119,6 +120,7 @@ def test_planted_regression_is_slower_than_what_it_branched_off_from(project):
     sha = change(project, SLOW)
     job, report = judged(project, sha)
     step = job.step("/gate")
+    skip_if_unsure(*(one["outcome"] for one in report["cases"] if one["key"]["variant"] == "twice"))
     assert (step.code, job.outcome, report["state"]) == (1, "failure", "slower"), step.output
     assert report["base"].startswith(project.git("rev-parse", "main~1")[:8])
     assert job.outputs["action"]["verdict"] == "slower"
