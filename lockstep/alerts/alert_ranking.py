@@ -36,11 +36,13 @@ class Loss:
         change: the change with the largest loss; ``None`` if a series fails.
         share: the part of today's number that the change added, 0 … 1; at the lower end of its interval.
         sure: how sure the loss is, 0 … 1.
+        factor: by how much the change alone made the number worse, at the lower end of its interval.
     """
 
     change: FoundChange | None
     share: float
     sure: float
+    factor: float = math.inf
 
     @property
     def score(self) -> float:
@@ -60,15 +62,19 @@ def loss_of_change(change: FoundChange) -> Loss | None:
     """Return what a change of a series loses; ``None`` if it is not worse, or is undone."""
     if change.sense != "worse":
         return None
-    # A later change of the series is a loss of its own, and the last points may be better than their level.
+    # The last points may be better than their level.
     known = [size for size in (change.size, change.left, change.recent) if size is not None and not math.isnan(size)]
-    least = min(known) - (0.0 if change.counted else (change.high - change.low) / 2)
+    smallest, today = min(known), max(known[1:], default=change.size)
+    least = (smallest - (0.0 if change.counted else (change.high - change.low) / 2)) / change.scale
     if least <= 0:
         return None
-    relative = least / change.scale
-    share = -math.expm1(-relative) if change.measure == "ratio" else min(relative, 1.0)
+    if change.measure == "ratio":
+        # A later change of the series is a loss of its own, and a part of today's number.
+        share = -math.expm1(-least) * (math.exp(smallest - today) if smallest < today else 1.0)
+    else:
+        share = min(least, 1.0)
     sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
-    return Loss(change, share, sure * (_SECOND if moves_between_levels(change) else 1.0))
+    return Loss(change, share, sure * (_SECOND if moves_between_levels(change) else 1.0), math.exp(min(least, 700.0)))
 
 
 def moves_between_levels(change: FoundChange) -> bool:
@@ -105,7 +111,7 @@ def explain(alert: Alert) -> str:
     elif change.measure == "difference":
         words = "the number is worse"
     else:
-        words = _of_ratio(change, loss.share)
+        words = _of_ratio(change, loss)
     if change is not alert.members[0]:
         words += f" in {change.series.label}"
     doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
@@ -115,17 +121,20 @@ def explain(alert: Alert) -> str:
     return f"{words}{sure}{doubt}"
 
 
-def _of_ratio(change: FoundChange, share: float) -> str:
+def _of_ratio(change: FoundChange, loss: Loss) -> str:
     """Say what a ratio loses: a share of today's time, or by how much another number is worse."""
-    if is_time(change) and share < 0.5:
-        percent = 100 * share
+    if is_time(change) and loss.share < 0.5:
+        percent = 100 * loss.share
         rounded = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
         return f"{'under 0.1' if percent < 0.05 else f'at least {rounded}'} % of its time is lost"
-    factor = 1 / (1 - share)
     if is_time(change):
-        return f"at least {factor:.3g} times as slow"
-    moved = f"{factor:.3g}-fold" if factor >= 3 else f"{100 * (factor - 1):.2g} %"
-    return f"at least {moved} higher" if change.better == "lower" else f"at least {100 * share:.2g} % lower"
+        return f"at least {loss.factor:.3g} times as slow"
+    moved = f"{loss.factor:.3g}-fold" if loss.factor >= 3 else f"{100 * (loss.factor - 1):.2g} %"
+    return (
+        f"at least {moved} higher"
+        if change.better == "lower"
+        else f"at least {100 * (1 - 1 / loss.factor):.2g} % lower"
+    )
 
 
 def confidence(share: float) -> str:

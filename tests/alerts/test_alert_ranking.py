@@ -38,8 +38,13 @@ def replace_cause(one, kind):
 def test_what_is_undone_at_the_newest_points_is_not_lost():
     undone = alert(0.5, left=math.log(1.5), recent=math.log(1.01))
     assert order(undone=undone, small=alert(0.03)) == ["small", "undone"]
-    later = alert(0.05, left=math.log(3.0), recent=math.log(3.0))
-    assert order(later=later, own=alert(0.06)) == ["own", "later"], "what a later change lost is its own"
+
+
+def test_what_a_later_change_lost_is_its_own_and_leaves_a_smaller_share_to_the_earlier_one():
+    later = alert(0.1, left=math.log(3.3), recent=math.log(3.3))
+    assert order(later=later, own=alert(0.06)) == ["own", "later"], "0.1 of 3.3 is a smaller share than 0.06 of 1.06"
+    assert explain(later) == "at least 2.9 % of its time is lost, > 99.9 % sure"
+    assert explain(alert(7.0, left=math.log(80.0))) == "at least 8.7 % of its time is lost, > 99.9 % sure"
 
 
 def test_times_and_failures_come_before_other_numbers_and_those_before_silence():
