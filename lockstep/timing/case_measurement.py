@@ -35,7 +35,7 @@ class CaseMeasurement:
 
     Args:
         names: names of the variants.
-        thorough: whether verification also runs after an early epoch, and times calls on unseen values.
+        thorough: whether verification also runs after an early epoch.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class CaseMeasurement:
 
     def verify(self, seed: int, replays: Mapping[str, Mapping[str, ArmReplay]]) -> Verified:
         """Verify the outputs of an epoch's replays, by cost and arm; the cost "" stands for the latency."""
-        verifier = Verifier(self._suite, self._case, self._instruments.device, self._thorough, self.listen)
+        verifier = Verifier(self._suite, self._case, self._instruments.device, self.listen)
         timed = [
             Timed(self._drawn[arm], replay, self._contenders[arm].family, self._contenders[arm].variant, cost)
             for cost, by_arm in replays.items()

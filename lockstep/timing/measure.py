@@ -20,8 +20,8 @@ from lockstep.timing.instruments import Instruments
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 
-#: Share of a history's cases, chosen at random, that are verified more thoroughly: also after an early epoch, and by
-#: rotations on unseen values. ``lockstep measure`` verifies every case this way, because its run time matters less.
+#: Share of a history's cases, chosen at random, that are also verified after an early epoch. ``lockstep measure``
+#: verifies every case this way, because its run time matters less.
 THOROUGH = 0.1
 
 

@@ -10,7 +10,6 @@ from made_suites import changed_suite, make_suite
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.argument_rotation import draw_sets
-from lockstep.timing.arms.repeated_values import SPARED
 from lockstep.timing.arms.shared_buffers import make_arms
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.epochs import Plan
@@ -484,4 +483,4 @@ def test_state_that_a_variant_keeps_on_purpose_is_left_alone():
 
     found, _ = verify({"variant": variant})
     assert not found.failures
-    assert int(counter) == 4 * (2 * 2 + 1 + 3 * SPARED)
+    assert int(counter) == 4 * 2 * 2

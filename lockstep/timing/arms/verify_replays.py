@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,10 +21,8 @@ from lockstep.suite.evaluate import bind, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.repeated_values import Trial, skipped_work, undecided
-from lockstep.timing.arms.replays import time_undisturbed
 from lockstep.timing.checks.check import Checker, WrongResult, named_tensors, without_frames
-from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, span
+from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases
 from lockstep.timing.checks.refill_arguments import bits, fits, floats, write
 from lockstep.timing.device import Device
 from lockstep.timing.rules.rule import Disqualified, Rule
@@ -87,14 +85,12 @@ class Verifier:
 
     Attributes:
         suite, case, device: the suite, the case and the device.
-        repeat: whether to also time calls on unseen values (``lockstep.timing.arms.repeated_values``); on a CPU only.
         listener: called with "verify" and an arm before the arm's code runs.
     """
 
     suite: Suite
     case: Case
     device: Device
-    repeat: bool = True
     listener: Callable[[str, str], None] = lambda stage, arm: None
 
     def verify(self, timed: Sequence[Timed], seed: int) -> Verified:
@@ -127,14 +123,6 @@ class Verifier:
         sets = len(timed[0].arm.calls)
         compared_sets = chance.sample(range(sets), min(SETS, sets))
         of_set = {number: checkers[place % draws] for place, number in enumerate(compared_sets)}
-        # A replay on a GPU runs no Python, so only a kernel could recognise values there. The limits of ``repeats``
-        # were measured on a CPU; whether they clear honest kernels (contents of the L2, rising clocks) is not known,
-        # and a test must not accuse a variant before that is shown. An in-place variant writes over the values that a
-        # repeated rotation needs.
-        repeat = self.repeat and self.device.kind == "cpu" and not self.suite.inout
-
-        def unseen() -> Checker:
-            return self._redraw(timed, seed, chance.getrandbits(32))[0]
 
         written: set[int] = set()
         for timed_arm in timed:
@@ -144,8 +132,6 @@ class Verifier:
             try:
                 self._replay(timed_arm, of_set)
                 self._compare(timed_arm, of_set, chance)
-                if repeat and not timed_arm.cost and not self._changed(timed_arm, of_set):
-                    self._repeat(timed_arm, unseen, self._timed_values(seed), of_set, chance)
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:
@@ -160,14 +146,10 @@ class Verifier:
 
     def restore(self, timed: Sequence[Timed], seed: int) -> None:
         """Write the values that were timed into the arguments of all arms again."""
-        checker, written = self._timed_values(seed), set[int]()
-        for timed_arm in timed:
-            self._write(timed_arm, _in_each(timed_arm, checker), written)
-
-    def _timed_values(self, seed: int) -> Checker:
-        """Draw the values that were timed again; return them as a ``Checker`` without a reference."""
         inputs = inputs_of(self.suite, self.case, Draw(self.device.torch_device, seed))
-        return Checker(self.suite, self.case, inputs, (), None)
+        checker, written = Checker(self.suite, self.case, inputs, (), None), set[int]()
+        for timed_arm in timed:
+            self._write(timed_arm, dict.fromkeys(range(len(timed_arm.arm.calls)), checker), written)
 
     def _redraw(self, timed: Sequence[Timed], seed: int, new_seed: int) -> tuple[Checker, str]:
         """Return other values for the arms' arguments with their reference, and a note on inputs that do not change.
@@ -232,45 +214,6 @@ class Verifier:
         timed.replay()
         self.device.synchronize()
 
-    def _repeat(
-        self,
-        timed: Timed,
-        unseen: Callable[[], Checker],
-        timed_checker: Checker,
-        of_set: Mapping[int, Checker],
-        chance: random.Random,
-    ) -> None:
-        """Check that the arm is as fast on unseen values as on the epoch's values; then write the values of ``of_set``.
-
-        Raises:
-            Disqualified: the arm does less work on values that it has seen, or a result is wrong.
-        """
-        rotation = timed.arm.capture(self.device, self.device.new_pool(), 1)
-        single = replace(timed, replay=rotation)
-        calls = timed.arm.calls
-        trials: list[Trial] = []
-        try:
-            rotation()
-            while undecided(trials):
-                checker = unseen()
-                self._write(timed, _in_each(timed, timed_checker), set())
-                repeated = time_undisturbed([rotation, rotation], self.device)[1].seconds
-                self._write(timed, _in_each(timed, checker), set())
-                checked = chance.randrange(len(calls))
-                for number, call in enumerate(calls):
-                    if number != checked:  # every set gets its own values, except the set that has a reference
-                        _scale(call.arguments, chance.uniform(0.5, 1.5))
-                self._poison(single, range(len(calls)))
-                fresh = time_undisturbed([rotation], self.device)[0].seconds
-                # Copied at once: work that another thread finishes after the call returned must come too late.
-                result = map_tensors(rotation.results()[checked], torch.clone)
-                trials.append(Trial(fresh, repeated))
-                self._expect(timed, checker, outputs_of(timed.variant, result, self.device.torch_device))
-        finally:
-            self._write(timed, of_set, set())
-        if evidence := skipped_work(trials):
-            raise Disqualified(Rule.TIMED_RESULT, f"{timed.variant} {evidence}")
-
     def _poison(self, timed: Timed, sets: Iterable[int]) -> None:
         """Fill the arm's outputs of these sets with NaN."""
         results = timed.replay.results()
@@ -324,19 +267,6 @@ class Verifier:
                     changed += [(bits(actual) != bits(written)).any() for actual, written in pairs]
         flags = torch.stack(changed).tolist() if changed else []
         return sorted({name for name, is_changed in zip(names, flags, strict=True) if is_changed})
-
-
-def _in_each(timed: Timed, checker: Checker) -> dict[int, Checker]:
-    """Map the number of each argument set of the arm to ``checker``: all sets then get the same values."""
-    return dict.fromkeys(range(len(timed.arm.calls)), checker)
-
-
-def _scale(arguments: Mapping[str, Any], factor: float) -> None:
-    """Multiply every floating-point input in place."""
-    for name, value in arguments.items():
-        for tensor in tensors_of(value):
-            if name != "out" and tensor.is_floating_point():
-                span(tensor.data).mul_(factor)
 
 
 def _error(outputs: Sequence[torch.Tensor], checker: Checker) -> torch.Tensor:
