@@ -1,7 +1,7 @@
-"""Ask for the work of all commits of a run before any case is timed, several commits at once.
+"""Find out the work of every commit of a run before any case is timed, several commits at once.
 
 To capture a call takes milliseconds, to start a process and compile takes seconds; only the GPU's times need the GPU
-alone. So a kernel that tunes itself stays unknown until it has a stored choice: what is unknown then is asked once more
+alone. A kernel that tunes itself has no known work until its choice is stored, so what is still unknown is asked again
 after the first commit was measured. Commits with equal files of a suite are asked once.
 """
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lockstep.asv.find_same_work import Case, Planned
+from lockstep.asv.survey import Case, Planned
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.machine_code.commit_sources import RefError, sources
 from lockstep.machine_code.family_files import sources_digest

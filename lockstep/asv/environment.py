@@ -28,10 +28,10 @@ from asv.machine import Machine
 
 from lockstep.asv.ask_works_ahead import Scouts, Works, without_records
 from lockstep.asv.copy_numbers import Timed
-from lockstep.asv.find_same_work import Planned
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
+from lockstep.asv.survey import Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied

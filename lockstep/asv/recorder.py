@@ -13,7 +13,7 @@ from pathlib import Path
 from lockstep.asv.ask_works_ahead import Works
 from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.copy_numbers import Timed, contradiction, lacks
-from lockstep.asv.find_same_work import Planned, Survey
+from lockstep.asv.survey import Planned, Survey
 from lockstep.asv.worker_client import Worker, WorkerSpec
 from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import RecordError, read_records, write_records

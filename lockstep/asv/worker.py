@@ -118,7 +118,7 @@ def _serve(
 
 def _works(measurer: Measurer, suite: Suite, asked: Mapping[str, Any], checkout: Path) -> Mapping[str, str]:
     """Return the digest of the work of each variant; nothing if the family cannot be imported."""
-    from lockstep.same_work.works import works
+    from lockstep.same_work.variant_digests import works
 
     measurer.listener("load", "")
     try:

@@ -110,7 +110,7 @@ class Worker(Watched):
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def works(self, suite: str, case: str, variants: Sequence[str]) -> dict[str, str]:
-        """Return the digest of the work of variants and of the baseline (``lockstep.same_work.works``).
+        """Return the digest of the work of variants and of the baseline (``lockstep.same_work.variant_digests``).
 
         Raises:
             WorkerDied: see ``measure``.

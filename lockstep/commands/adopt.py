@@ -15,7 +15,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.script_option import project_of
 from lockstep.commands.verb import Verb
-from lockstep.gate.trees import version
+from lockstep.gate.versions import version
 from lockstep.machine_code.commit_sources import WORKING_TREE
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.git import Git

@@ -26,7 +26,7 @@ from lockstep.gate.report.report import EXIT, Report
 from lockstep.gate.report.terminal import show
 from lockstep.gate.request import Request
 from lockstep.gate.run import run
-from lockstep.gate.trees import prefix_of
+from lockstep.gate.versions import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import USAGE
 from lockstep.processes.sigterm import sigterm_interrupts

@@ -14,7 +14,7 @@ from asv.config import Config
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
-from lockstep.gate.trees import version
+from lockstep.gate.versions import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN

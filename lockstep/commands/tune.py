@@ -34,7 +34,7 @@ from lockstep.suite.discovery import load_suites
 from lockstep.suite.selection import match_cases, nearest, pick_suites
 
 if TYPE_CHECKING:
-    from lockstep.tuning.tune import Tuned
+    from lockstep.tuning.tune_case import Tuned
 
 #: Seconds without progress after which a candidate counts as hung. A candidate's first call includes compilation.
 LIMIT_S = 120.0
@@ -90,7 +90,7 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
         from lockstep.record.provenance import host_facts
         from lockstep.timing.device import open_device
         from lockstep.tuning.search_space import compile_all, search_space_of, table_of
-        from lockstep.tuning.tune import tune
+        from lockstep.tuning.tune_case import tune
 
         device, facts = open_device(), host_facts()
         jobs = _jobs(suites, args, device.kind)

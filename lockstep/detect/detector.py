@@ -2,8 +2,8 @@
 
 The points are analysed in blocks. A block's noise and slope come from the points before it, at most ``WINDOW`` of them.
 Within the block, a change is reported as soon as one of two rules holds: the penalised levels need it
-(``forward_costs``), or it is plainly there (``plain``). Both are computed again from the points when more points come,
-so the state is the points, how far each lay from its forecast, and the reported changes.
+(``forward_costs``), or it is plainly there (``plain_steps``). Both are computed again from the points when more points
+come, so the state is the points, how far each lay from its forecast, and the reported changes.
 """
 
 from __future__ import annotations

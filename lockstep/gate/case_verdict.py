@@ -1,4 +1,4 @@
-"""Decide a case from what one or two rounds measured: epochs, or pairs of compilations."""
+"""Decide a case from what one or two passes measured: epochs, or pairs of compilations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from lockstep.gate.model import MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import LOOKS, Decision, Test, excluded, found_twice, interval, relative
 
-#: Measurements of a round that may be voided because a control moved; later ones count even if a control moves.
+#: Measurements of a pass that may be voided because a control moved; later ones count even if a control moves.
 MOST_VOID = LOOKS[0]
 
 #: A bound (log units) above which nothing is said to be excluded.
@@ -42,17 +42,17 @@ def log_ratios(measured: Sequence[Measured]) -> list[float]:
 
 @dataclass
 class Trial:
-    """The measurements that have compared a case so far, in one or two rounds.
+    """The measurements that have compared a case so far, in one or two passes.
 
-    The second round begins when the first finds a difference.
+    The second pass begins when the first finds a difference.
 
     Attributes:
         test: the test of the case.
         unit: what reasons call the measurements, such as "epochs".
-        ratios_of: returns the log ratio head / base of each measurement of a round.
-        twins: whether base is compared with itself: an A/A comparison has one round.
-        rounds: the measurements of each round.
-        decisions: the decision of each finished round.
+        ratios_of: returns the log ratio head / base of each measurement of a pass.
+        twins: whether base is compared with itself: an A/A comparison has one pass.
+        passes: the measurements of each pass.
+        decisions: the decision of each finished pass.
         refusal: the verdict on a case that cannot be compared.
         moved: number of epochs in which a control's time changed.
         voided: number of those that were discarded.
@@ -63,69 +63,69 @@ class Trial:
     unit: str = "epochs"
     ratios_of: Callable[[Sequence[Measured]], list[float]] = log_ratios
     twins: bool = False
-    rounds: list[list[Measured]] = field(default_factory=lambda: [[]])
+    passes: list[list[Measured]] = field(default_factory=lambda: [[]])
     decisions: list[Decision] = field(default_factory=list)
     refusal: Verdict | None = None
     moved: int = 0
     voided: int = 0
     wall_s: float = 0.0
-    #: Index of the epoch of the round that is verified: before the first test, and a variant cannot foresee it.
+    #: Index of the epoch of the pass that is verified: before the first test, and a variant cannot foresee it.
     verified: int = field(default_factory=lambda: random.SystemRandom().randrange(LOOKS[0]))
 
     @property
     def count(self) -> int:
-        """Return the number of measurements of the present round."""
-        return len(self.rounds[-1])
+        """Return the number of measurements of the present pass."""
+        return len(self.passes[-1])
 
     @property
     def ratios(self) -> list[float]:
-        """Return the log ratios of the present round."""
-        return self.ratios_of(self.rounds[-1])
+        """Return the log ratios of the present pass."""
+        return self.ratios_of(self.passes[-1])
 
     @property
     def over(self) -> bool:
         """Return whether the case is decided, refused or undecidable, so that further measurements are of no use."""
-        decided = len(self.decisions) == len(self.rounds)
+        decided = len(self.decisions) == len(self.passes)
         undecidable = self.count >= LOOKS[-1] or (self.count in LOOKS and self.test.hopeless(self.ratios))
         return self.refusal is not None or decided or undecidable
 
     @property
     def looks_slower(self) -> bool:
-        """Return whether the first round found a slowdown, or has a mean ratio that would count as one."""
+        """Return whether the first pass found a slowdown, or has a mean ratio that would count as one."""
         if self.decisions:
             return self.decisions[0] == "slower"
         return self.count > 0 and fmean(self.ratios) > math.log1p(self.test.min_effect)
 
     def add(self, measured: Measured, moved: str = "") -> None:
-        """Add a measurement. If it ends the first round with a difference, begin the second round.
+        """Add a measurement. If it ends the first pass with a difference, begin the second pass.
 
         A limited number of measurements is voided where a control ``moved``. A machine that never settles is measured
         too, and marked.
         """
         self.moved += bool(moved)
-        if moved and self.voided < MOST_VOID * len(self.rounds):
+        if moved and self.voided < MOST_VOID * len(self.passes):
             self.voided += 1
             return
-        self.rounds[-1].append(measured)
+        self.passes[-1].append(measured)
         if self.count in LOOKS and (decision := self.test.decide(self.ratios)) is not None:
             self.decisions.append(decision)
-            if decision != "same" and len(self.rounds) == 1 and not self.twins:
-                self.rounds.append([])
+            if decision != "same" and len(self.passes) == 1 and not self.twins:
+                self.passes.append([])
                 self.verified = random.SystemRandom().randrange(LOOKS[0])
 
     def excluded(self, scatter: float = math.inf) -> float:
-        """Return the share by which head cannot be slower, judging by the last round with a measurement.
+        """Return the share by which head cannot be slower, judging by the last pass with a measurement.
 
         Args:
-            scatter: standard deviation of log ratios in other cases, used while the round has too few of its own.
+            scatter: standard deviation of log ratios in other cases, used while the pass has too few of its own.
         """
-        ratios = self.ratios_of(self.rounds[-1] or self.rounds[0])
+        ratios = self.ratios_of(self.passes[-1] or self.passes[0])
         bound = excluded(ratios, self.test.alpha, scatter) if ratios else math.inf
         return math.expm1(bound) if bound < _MOST_EXCLUDED else math.inf
 
     def verdict(self, key: SeriesKey, scatter: float = math.inf) -> Verdict:
         """Return the verdict on the case. ``scatter``: see ``excluded``."""
-        every = [one for each in self.rounds for one in each]
+        every = [one for each in self.passes for one in each]
         verdict = Verdict(
             key,
             "unsure",
@@ -146,11 +146,11 @@ class Trial:
     def _decided(self, verdict: Verdict) -> Verdict:
         """Return the verdict with outcome, reason and numbers.
 
-        The numbers come from the last round. A case gets a second round only if its first round showed a difference,
-        so the first round overstates the difference.
+        The numbers come from the last pass. A case gets a second pass only if its first pass showed a difference,
+        so the first pass overstates the difference.
         """
-        first, *more = [self.ratios_of(measured) for measured in self.rounds]
-        shown, measured = (more[0], self.rounds[1]) if more and more[0] else (first, self.rounds[0])
+        first, *more = [self.ratios_of(measured) for measured in self.passes]
+        shown, measured = (more[0], self.passes[1]) if more and more[0] else (first, self.passes[0])
         if not shown:
             return replace(verdict, reason=MOVED if self.moved else UNREACHED)
         verdict = replace(
@@ -167,12 +167,12 @@ class Trial:
                 return replace(verdict, reason=self._undecided(first))
             if decision == "same":
                 return replace(verdict, outcome="same", min_effect=self.test.same_bound)
-            return replace(verdict, outcome=decision, reason="one round")  # an A/A comparison
+            return replace(verdict, outcome=decision, reason="one pass")  # an A/A comparison
         second = self.decisions[1] if len(self.decisions) > 1 else None
         if second is not None and second == decision:
             twice = relative(found_twice(first, more[0], self.test))
             return replace(verdict, outcome=decision, confirmed=True, change=twice)
-        first_change = f"{math.expm1(fmean(first)):+.2%} in a first round"
+        first_change = f"{math.expm1(fmean(first)):+.2%} in a first pass"
         if second == "same":
             reason = f"{first_change}, not in the second"
             return replace(verdict, outcome="same", min_effect=self.test.same_bound, reason=reason)

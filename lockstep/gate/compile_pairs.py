@@ -5,7 +5,7 @@ compilations gives one ratio of times: in each process the fastest of ``REPEATS`
 
 The times of two processes with the same code differ, because each process places its code and its heap elsewhere.
 Further pairs of the same two processes do not reveal this difference. So two other processes must confirm every
-difference in a second round, and a change below ``LEAST`` never counts.
+difference in a second pass, and a change below ``LEAST`` never counts.
 
 No GPU is needed. Cases that compile the same kernels share their measurements.
 """
@@ -95,9 +95,9 @@ class CompilePairs:
 
     def _add_pair(self, trial: Trial, key: SeriesKey, compared: _Compared) -> None:
         """Compile the kernels of base and head once more; which of the two comes first alternates from pair to pair."""
-        order = ("base", "head") if sum(map(len, trial.rounds)) % 2 else ("head", "base")
+        order = ("base", "head") if sum(map(len, trial.passes)) % 2 else ("head", "base")
         kernels = {"base": compared.base, "head": compared.head}
-        seconds = {side: self._seconds(side, len(trial.rounds) - 1, key, kernels[side]) for side in order}
+        seconds = {side: self._seconds(side, len(trial.passes) - 1, key, kernels[side]) for side in order}
         base, head = seconds["base"], seconds["head"]
         if base is not None and head is not None:
             trial.add(Measured(base, head))
@@ -109,7 +109,7 @@ class CompilePairs:
     def _seconds(self, side: str, number: int, key: SeriesKey, kernels: Kernels) -> float | None:
         """Return the seconds to compile ``kernels`` of base or head (``side``); ``None`` if a kernel cannot compile."""
         clock = self._clock(side, number)
-        clock.kernels(key.suite, key.case)  # the second round's process has not traced them yet
+        clock.kernels(key.suite, key.case)  # the second pass's process has not traced them yet
         seconds = clock.clock(kernels, REPEATS)
         return (
             math.fsum(min(seconds[kernel]) for kernel in kernels)
@@ -118,7 +118,7 @@ class CompilePairs:
         )
 
     def _clock(self, side: str, number: int) -> CompileClock:
-        """Return the process that times the compilations of base or head (``side``) in a round (``number``)."""
+        """Return the process that times the compilations of base or head (``side``) in a pass (``number``)."""
         if (side, number) not in self._clocks:
             self._clocks[side, number] = CompileClock(self._trees[side], self._benchmark_dir, self._target)
         return self._clocks[side, number]

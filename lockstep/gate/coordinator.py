@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.gate.imports import Conflict, Imports
+from lockstep.gate.import_facts import Conflict, Imports
 from lockstep.gate.model import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.processes.watched_worker import Culprits, WorkerDied

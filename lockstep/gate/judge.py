@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from lockstep.gate.aa_control import AAControl
 from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
-from lockstep.gate.imports import Imports
+from lockstep.gate.import_facts import Imports
 from lockstep.gate.model import (
     CHECKS,
     COMPILE,

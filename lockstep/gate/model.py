@@ -92,8 +92,8 @@ class Verdict:
         base_s, head_s: seconds per call (joules for the energy, a share for the error), means over the epochs behind
             ``change``. Their ratio differs from ``change`` by the clocks' effect: ``change`` is normalised to a common
             clock.
-        epochs: number of epochs, each with fresh buffers, in both rounds together; for compile times, of pairs.
-        confirmed: whether a second round on other buffers found the difference again.
+        epochs: number of epochs, each with fresh buffers, in both passes together; for compile times, of pairs.
+        confirmed: whether a second pass on other buffers found the difference again.
         moved: number of epochs in which a control's time changed, including voided epochs.
         voided: number of epochs discarded because a control's time changed; ``epochs`` does not count them.
         shared: whether base and head used the same buffers.

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
-from lockstep.gate.imports import Imports
+from lockstep.gate.import_facts import Imports
 from lockstep.gate.judge import Judge
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.observers import Observers, observers_here
 from lockstep.gate.plan import Selection, groups, select
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request, unfit_machine
-from lockstep.gate.trees import Version, commits_between, version
 from lockstep.gate.unchanged import Unchanged, compare_sources
+from lockstep.gate.versions import Version, commits_between, version
 from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus, find_gpu
 from lockstep.gpu.nvml import Target as ClockTarget

@@ -8,10 +8,10 @@ Each is a t test on the epochs' ratios: an epoch, one draw of buffers, is the in
 Error rates, for any number of cases:
 
 - *Looks.* A case is tested after 4, 6, 9, 13, 19 and 28 epochs, and its measurement stops as soon as it is decided.
-  Each look has a sixth of the round's level, so that repeated looks do not raise the error rate (Bonferroni's
+  Each look has a sixth of the pass's level, so that repeated looks do not raise the error rate (Bonferroni's
   inequality).
-- *Two rounds.* A difference counts only if a second round finds it again, with buffers and an order from another seed.
-  The rounds are independent, so their levels multiply. Each round has level ``√(α / m)``. So a case that is not slower
+- *Two passes.* A difference counts only if a second pass finds it again, with buffers and an order from another seed.
+  The passes are independent, so their levels multiply. Each pass has level ``√(α / m)``. So a case that is not slower
   by ``min_effect`` is called slower with probability ≤ α / m, and any of m cases with probability ≤ α. This family-wise
   error rate holds under any dependence between cases, with far more power than one test at α / m.
 - *Same.* A case that is slower by ``min_effect`` or more is called the same with probability ≤ α, for each case.
@@ -68,8 +68,8 @@ class Test:
         return min(self.min_effect, self.same_within)
 
     @property
-    def round_level(self) -> float:
-        """Return the error rate of each of the two rounds: ``√(alpha / cases)``."""
+    def pass_level(self) -> float:
+        """Return the error rate of each of the two passes: ``√(alpha / cases)``."""
         return math.sqrt(self.alpha / max(1, self.cases))
 
     def decide(self, epochs: Sequence[float]) -> Decision | None:
@@ -80,7 +80,7 @@ class Test:
         if len(epochs) not in LOOKS:
             return None
         centre, bound = fmean(epochs), math.log1p(self.min_effect)
-        differs, equal = _reach(epochs, self.round_level), _reach(epochs, self.alpha)
+        differs, equal = _reach(epochs, self.pass_level), _reach(epochs, self.alpha)
         if centre - differs > bound:
             return "slower"
         if centre + differs < -bound:
@@ -99,7 +99,7 @@ class Test:
         last, bound = LOOKS[-1], math.log1p(self.min_effect)
         error = stdev(epochs) / math.sqrt(last)
         equal = _quantile(self.alpha / len(LOOKS), last - 1) * error
-        differs = _quantile(self.round_level / len(LOOKS), last - 1) * error
+        differs = _quantile(self.pass_level / len(LOOKS), last - 1) * error
         return equal > 1.5 * math.log1p(self.same_bound) and differs > 1.5 * (abs(fmean(epochs)) - bound)
 
 
@@ -115,15 +115,15 @@ def interval(epochs: Sequence[float], alpha: float) -> Estimate:
 
 
 def found_twice(first: Sequence[float], second: Sequence[float], test: Test) -> Estimate:
-    """Return the mean of the second round's log ratios, with an interval that combines both rounds.
+    """Return the mean of the second pass's log ratios, with an interval that combines both passes.
 
-    A difference counts if both rounds find it, each at ``Test.round_level``. So the interval includes every value that
-    at least one round does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower. Each
-    end holds with probability 1 − alpha / cases at all ``LOOKS`` together. An interval from the second round alone, at
+    A difference counts if both passes find it, each at ``Test.pass_level``. So the interval includes every value that
+    at least one pass does not exclude. Its low end lies above ``min_effect`` exactly if the verdict is slower. Each
+    end holds with probability 1 − alpha / cases at all ``LOOKS`` together. An interval from the second pass alone, at
     that level, would need far more epochs: a case would be called slower although that interval includes zero change.
     """
     centre = fmean(second)
-    ends = [(fmean(epochs), _reach(epochs, test.round_level)) for epochs in (first, second)]
+    ends = [(fmean(epochs), _reach(epochs, test.pass_level)) for epochs in (first, second)]
     return Estimate(centre, min(mid - half for mid, half in ends), max(mid + half for mid, half in ends))
 
 

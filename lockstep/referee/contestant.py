@@ -23,7 +23,7 @@ from lockstep.referee import sandbox
 from lockstep.referee.arena import Layout, SharedBuffer, decode, encode
 from lockstep.referee.problem_definition import Contest, ProblemDefinition, Refused, Submission
 from lockstep.suite.inputs import tensors_of
-from lockstep.timing.checks.outputs import poison, span
+from lockstep.timing.checks.output_memory import poison, span
 from lockstep.timing.checks.refill_arguments import fits
 from lockstep.timing.device import Device
 from lockstep.timing.rules.rule import Disqualified, Rule

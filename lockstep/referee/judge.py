@@ -27,7 +27,8 @@ from lockstep.referee.verdict import Compared
 from lockstep.suite.checkout import import_from
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.inputs import tensors_of
-from lockstep.timing.checks.check import Checker, WrongResult, bits_of
+from lockstep.timing.checks.check import Checker, WrongResult
+from lockstep.timing.checks.determinism import bits_of
 from lockstep.timing.device import open_device
 from lockstep.timing.rules.rule import Disqualified, Rule
 

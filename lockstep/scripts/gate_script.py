@@ -11,7 +11,7 @@ from pathlib import Path
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
-from lockstep.gate.trees import Version, version
+from lockstep.gate.versions import Version, version
 from lockstep.machine_code.family_files import same_packages
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side

@@ -18,7 +18,7 @@ from asv.util import write_json
 
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import add_entries
-from lockstep.gate.trees import version
+from lockstep.gate.versions import version
 from lockstep.machine_code.commit_sources import RefError
 from lockstep.processes.git import Git, GitError
 from lockstep.record.file import SUFFIX, read_records, write_records

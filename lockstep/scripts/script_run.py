@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from lockstep.scripts.hook import NOMINAL_MS, Hook, line_of
 from lockstep.scripts.own_memory import allocated, leave_out
-from lockstep.scripts.stand_ins import replace_timers
+from lockstep.scripts.replace_timers import replace_timers
+from lockstep.scripts.taken_calls import NOMINAL_MS, Hook, line_of
 from lockstep.scripts.timed_call import CallKey, TimedCall
 
 #: The seed of base and head, so that both draw the same inputs.
@@ -52,7 +52,7 @@ class ScriptRun:
     """One run of a script. Enter the namespace of its side around ``advance`` and ``stop``.
 
     Attributes:
-        wanted: says of a point whether it is set up and timed (``lockstep.scripts.hook``).
+        wanted: says of a point whether it is set up and timed (``lockstep.scripts.taken_calls``).
         refused: the points that cannot be taken, with the reason.
         error: why the script ended early; "" if it did not.
     """

@@ -27,8 +27,8 @@ FIND = "find"
 
 if TYPE_CHECKING:
     from lockstep.gate.namespaces import Sides
-    from lockstep.scripts.hook import Hook
     from lockstep.scripts.script_run import ScriptRun
+    from lockstep.scripts.taken_calls import Hook
     from lockstep.scripts.timed_call import CallKey, TimedCall
     from lockstep.timing.device import Device
 
@@ -41,8 +41,8 @@ def main() -> int:
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
     from lockstep.record.provenance import clocks_of, host_facts
-    from lockstep.scripts import own_memory, stand_ins
-    from lockstep.scripts.hook import Hook
+    from lockstep.scripts import own_memory, replace_timers
+    from lockstep.scripts.taken_calls import Hook
     from lockstep.timing.device import DeviceLost, open_device
     from lockstep.timing.tuners.choices import Choices, where_of
     from lockstep.timing.tuners.held_choices import Tuners
@@ -55,7 +55,7 @@ def main() -> int:
     clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
     process.emit("ready", host=facts, clock_state=clocks)
     hook = Hook()
-    stand_ins.install(hook)
+    replace_timers.install(hook)
     own_memory.install()
     take_back = keep_apart(sides, BASE, FIND)
     choices = Choices(Path(plan.tuned) if plan.tuned else None)

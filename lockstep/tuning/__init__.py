@@ -1,1 +1,1 @@
-"""Time a family's candidate configurations and write the fastest to the tuning table of this GPU."""
+"""Time a family's candidate configurations and choose the fastest; ``lockstep tune`` writes it to the GPU's table."""

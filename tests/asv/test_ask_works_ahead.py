@@ -7,7 +7,7 @@ import pytest
 from project import KERNELS, make_project
 
 from lockstep.asv.ask_works_ahead import Scouts, without_records
-from lockstep.asv.find_same_work import Planned
+from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.suite.discovery import load_suites
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.find_same_work import Planned
 from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.watched_worker import PATIENCE
 from lockstep.record.file import read_records

@@ -7,8 +7,8 @@ from project import make_project
 
 from lockstep.asv import copy_numbers
 from lockstep.asv.copy_numbers import Timed
-from lockstep.asv.find_same_work import Planned
 from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import read_records
@@ -138,7 +138,7 @@ def test_unknown_work_is_timed(project):
 
 
 def test_a_sample_that_agrees_is_a_measurement_and_the_rest_repeats(project, monkeypatch):
-    monkeypatch.setattr("lockstep.asv.find_same_work.is_sampled", lambda commit, suite, case, l2: case == CASES[0])
+    monkeypatch.setattr("lockstep.asv.survey.is_sampled", lambda commit, suite, case, l2: case == CASES[0])
     gpu, run = Gpu(ratio=2.01), Run(project)
     found = run.commit(gpu)
     assert gpu.measured == [CASES[0]]
@@ -147,13 +147,13 @@ def test_a_sample_that_agrees_is_a_measurement_and_the_rest_repeats(project, mon
 
 
 def test_a_sample_that_contradicts_times_this_commit_and_the_rest_of_the_run(project, monkeypatch):
-    monkeypatch.setattr("lockstep.asv.find_same_work.is_sampled", lambda commit, suite, case, l2: case == CASES[0])
+    monkeypatch.setattr("lockstep.asv.survey.is_sampled", lambda commit, suite, case, l2: case == CASES[0])
     gpu, run = Gpu(ratio=1.9), Run(project)
     assert set(run.commit(gpu).values()) == {""}
     assert set(gpu.measured) == set(CASES)
     [told] = [line for line in run.said if "was to repeat" in line]
     assert told == f"product twice {CASES[0]} warm was to repeat aaaaaaaa, but its speedup changed by -5.00%"
-    monkeypatch.setattr("lockstep.asv.find_same_work.is_sampled", lambda *_: False)
+    monkeypatch.setattr("lockstep.asv.survey.is_sampled", lambda *_: False)
     assert set(run.commit(gpu, "d" * 40).values()) == {""}
 
 

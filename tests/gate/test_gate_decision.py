@@ -1,4 +1,4 @@
-"""What one round of a case says, and what two say together."""
+"""What one pass of a case says, and what two say together."""
 
 import math
 
@@ -13,14 +13,14 @@ TEST = Test(min_effect=0.01, alpha=0.05, cases=1)
 BASE_S = 1e-4
 #: A twentieth slower, the same and a twentieth faster, with a noise that leaves no doubt.
 SLOWER, SAME, FASTER = ([1 + change + noise for noise in (-1e-4, 1e-4) * 2] for change in (0.05, 0.0, -0.05))
-FIRST = "+5.00% in a first round"
+FIRST = "+5.00% in a first pass"
 
 
 def trial(*rounds, test=TEST, shared=True, **rest):
     """A trial whose epochs found head to take so many times as long as base, whatever earlier epochs decided."""
     made = Trial(test, **rest)
-    made.rounds = [[Measured(BASE_S, BASE_S * one, shared) for one in factors] for factors in rounds]
-    for measured in made.rounds:
+    made.passes = [[Measured(BASE_S, BASE_S * one, shared) for one in factors] for factors in rounds]
+    for measured in made.passes:
         if (decision := test.decide(log_ratios(measured))) is not None:
             made.decisions.append(decision)
     return made
@@ -50,8 +50,8 @@ def test_the_same_is_said_with_the_bound_that_its_interval_kept():
 
 
 def test_a_difference_of_one_round_is_said_as_one():
-    assert told(trial(SLOWER, twins=True)) == ("slower", "one round")
-    assert told(trial(FASTER, twins=True)) == ("faster", "one round")
+    assert told(trial(SLOWER, twins=True)) == ("slower", "one pass")
+    assert told(trial(FASTER, twins=True)) == ("faster", "one pass")
 
 
 @pytest.mark.parametrize(("factors", "outcome"), [(SLOWER, "slower"), (FASTER, "faster")])
@@ -69,7 +69,7 @@ def test_a_difference_found_twice_is_told_by_both(factors, outcome):
 @pytest.mark.parametrize("shared", [(True, False), (False, True)])
 def test_buffers_are_shared_if_all_epochs_shared_them(shared):
     made = trial(SLOWER, SLOWER)
-    made.rounds = [[Measured(BASE_S, BASE_S, one)] * 4 for one in shared]
+    made.passes = [[Measured(BASE_S, BASE_S, one)] * 4 for one in shared]
     assert not made.verdict(KEY).shared
 
 

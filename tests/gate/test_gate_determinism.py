@@ -14,8 +14,8 @@ from made_suites import make_suite
 from project import KERNELS, make_project
 
 from lockstep import Cost, grid
+from lockstep.gate.measuring.compare_bits import CALLS, MORE, compare_bits
 from lockstep.gate.measuring.comparer import Comparer
-from lockstep.gate.measuring.determinism import CALLS, MORE, compare_bits
 from lockstep.gate.measuring.pairing import QUICK
 from lockstep.gate.model import DETERMINISTIC, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides

@@ -11,7 +11,7 @@ import pytest
 from project import KERNELS, make_project
 from test_gate_determinism import CASE, KEY, TWIN, judge
 
-from lockstep.gate.measuring.error import DRAWS, compare_errors
+from lockstep.gate.measuring.compare_errors import DRAWS, compare_errors
 from lockstep.gate.model import ERROR, SeriesKey, Verdict
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from lockstep.gate.imports import Imports
+from lockstep.gate.import_facts import Imports
 from lockstep.gate.judge import Judge
 from lockstep.gate.model import SeriesKey, SideFacts, Verdict
 from lockstep.gate.unchanged import Unchanged

@@ -174,7 +174,7 @@ def test_an_unsure_case_shows_a_change_only_with_an_interval(outcome, change, ce
     assert (f" {cells[0]} " in line(one)) if cells[0] else ("%" not in line(one))
 
 
-SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did not reach it"
+SHORT = "+3900.00% in a first pass, not confirmed by a second: the budget did not reach it"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ SHORT = "+3900.00% in a first round, not confirmed by a second: the budget did n
     [
         ([verdict("same", 0.0, epochs=4)], ""),
         ([verdict("unsure", 0.0, epochs=28, reason="too close to call after 28 epochs")], ""),
-        # 8 epochs took 120 s. The second round of this case takes 4 more.
+        # 8 epochs took 120 s. The second pass of this case takes 4 more.
         (
             [verdict("same", 0.0, epochs=4), verdict("unsure", 39.0, case="M=1", epochs=4, reason=SHORT)],
             "1 case .* 180s or more",

@@ -72,7 +72,7 @@ def test_any_of_many_cases_at_the_threshold_is_called_slower_as_rarely_as_stated
     assert sum(families) / gates <= alpha + 0.065
     # One round alone is no stricter than it claims to be, and not far from it: the test has its power.
     share = first.count("slower") / len(first)
-    assert 0.3 * test.round_level < share <= test.round_level + 0.01
+    assert 0.3 * test.pass_level < share <= test.pass_level + 0.01
 
 
 def test_unchanged_cases_are_never_called_slower_and_cost_few_epochs():
@@ -107,7 +107,7 @@ def test_heavy_tails_cost_power_and_no_error():
         row = chance.normal(0.0, 3e-4, LOOKS[-1]) * np.where(chance.random(LOOKS[-1]) < 0.1, 100, 1)
         decisions = [test.decide(row[:taken].tolist()) for taken in LOOKS]
         wrong += next((one for one in decisions if one), None) in ("slower", "faster")
-    assert wrong / 600 <= test.round_level
+    assert wrong / 600 <= test.pass_level
 
 
 def test_what_is_too_noisy_is_given_up_early_and_what_is_not_is_not():

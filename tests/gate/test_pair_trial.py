@@ -27,9 +27,9 @@ def test_pairs_decide_as_epochs_do():
     faster = judged(*[-0.05] * 8)
     assert (faster.outcome, faster.confirmed) == ("faster", True)
     once = judged(*[0.05] * 4, *[0.0] * 4)
-    assert once.outcome == "same", "a second round does not find it"
+    assert once.outcome == "same", "a second pass does not find it"
     both = judged(*[0.05] * 4, *[-0.05] * 4)
-    assert (both.outcome, both.reason) == ("unsure", "+5.13% in a first round, -4.88% in the second")
+    assert (both.outcome, both.reason) == ("unsure", "+5.13% in a first pass, -4.88% in the second")
     early = judged(*[0.05] * 5)
     assert (early.outcome, "not confirmed by a second: out of time" in early.reason) == ("unsure", True)
     assert judged().reason == "the budget did not reach it"

@@ -71,7 +71,7 @@ def digests(folder, side):
     """Return the digests of one version of every package, by package and variant."""
     from test_observed_work import suite_of
 
-    from lockstep.same_work.works import works
+    from lockstep.same_work.variant_digests import works
     from lockstep.suite.variants import load_family
     from lockstep.timing.device import open_device
     from lockstep.timing.rules.changed_shared_code import Trusted

@@ -7,7 +7,7 @@ import threading
 import pytest
 from wheels import make_wheel
 
-from lockstep.processes.toolchain.cached_packages import ToolchainError
+from lockstep.processes.toolchain.install_packages import ToolchainError
 from lockstep.processes.toolchain.parse_toolchain import UnknownToolchain
 from lockstep.processes.toolchain.releases import releases
 

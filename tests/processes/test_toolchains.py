@@ -12,7 +12,7 @@ import pytest
 from wheels import make_environment, make_wheel
 
 from lockstep.processes.toolchain import INSTALLED, ToolchainError, UnknownToolchain, toolchain_of
-from lockstep.processes.toolchain.cached_packages import RETENTION_S
+from lockstep.processes.toolchain.install_packages import RETENTION_S
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.timing.checks.check import Checker, WrongResult
-from lockstep.timing.checks.outputs import poison
+from lockstep.timing.checks.output_memory import poison
 from lockstep.timing.device import CpuDevice
 
 SUITE = """

@@ -8,7 +8,7 @@ from busy import skip_if_unsure
 
 from lockstep.record.model import CostEstimate, Estimate, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
-from lockstep.tuning.tune import ratio_of
+from lockstep.tuning.tune_case import ratio_of
 from tests.project import json_rows, make_project
 
 KERNELS = """

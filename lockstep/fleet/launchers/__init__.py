@@ -1,1 +1,1 @@
-"""What starts the shards of a fleet: each engine is a module with a launcher of three methods."""
+"""Start the shards of a fleet: one module for each way, with a launcher of the same three methods."""

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import torch
 
-from lockstep.gate.measuring.determinism import compare_bits
-from lockstep.gate.measuring.error import compare_errors
+from lockstep.gate.measuring.compare_bits import compare_bits
+from lockstep.gate.measuring.compare_errors import compare_errors
 from lockstep.gate.model import DETERMINISTIC, SeriesKey, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite

@@ -1,4 +1,4 @@
-"""Decide which cases get the next epochs: all are looked at once, what looks slower is confirmed, then the widest.
+"""Decide which cases get the next epochs: first all, then what looks slower, then the widest intervals.
 
 The order has no effect on the error rates: a case is tested by its own epochs alone, and each of its tests may wrongly
 end with a difference or with "same" no more often than ``lockstep.gate.sequential_decision`` says, however many tests
@@ -50,7 +50,7 @@ class Bench:
 
     @property
     def slower(self) -> list[SeriesKey]:
-        """Return the cases that look slower, or are in their second round."""
+        """Return the cases that look slower, or are in their second pass."""
         return [key for key, trial in self.trials.items() if trial.looks_slower]
 
     def refuse(self, keys: Iterable[SeriesKey], reason: str) -> None:
@@ -66,8 +66,8 @@ class Scatter:
     _most: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, key: SeriesKey, trial: Trial) -> None:
-        """Take account of the rounds of a case that have epochs enough for a test."""
-        for measured in trial.rounds:
+        """Take account of the passes of a case that have epochs enough for a test."""
+        for measured in trial.passes:
             if len(measured) >= LOOKS[0]:
                 self._most[key.quantity] = max(self._most[key.quantity], stdev(trial.ratios_of(measured)))
 
@@ -118,7 +118,7 @@ class Schedule:
     def _urgency(self, bench: Bench) -> tuple[float, float]:
         """Return a number that orders benches: the worst slowdown first, then the size that is least excluded."""
         slower = max((fmean(trial.ratios) for key in bench.slower if (trial := bench.trials[key]).count), default=0.0)
-        begun = float(any(not bench.trials[key].count for key in bench.slower))  # a second round that is due
+        begun = float(any(not bench.trials[key].count for key in bench.slower))  # a second pass that is due
         excluded = max(trial.excluded(self.scatter.of(key)) for key, trial in bench.trials.items())
         return begun + slower, excluded
 

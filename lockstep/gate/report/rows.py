@@ -197,7 +197,7 @@ def _excluded(verdict: Verdict) -> str:
     return f"not slower by more than {percent(max(verdict.excluded, 0.0))}"
 
 
-#: Number of epochs of a case whose difference is found at the first test of both rounds.
+#: Number of epochs of a case whose difference is found at the first test of both passes.
 LEAST_EPOCHS = 2 * LOOKS[0]
 
 #: A proposed budget is a multiple of this many seconds.

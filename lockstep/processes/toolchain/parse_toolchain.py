@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.processes.end_with_parent import run
-from lockstep.processes.toolchain.cached_packages import ToolchainError, overlay
+from lockstep.processes.toolchain.install_packages import ToolchainError, overlay
 from lockstep.processes.toolchain.model import INSTALLED, Toolchain
 
 _PINNED = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from lockstep.processes.end_with_parent import run
-from lockstep.processes.toolchain.cached_packages import ToolchainError
+from lockstep.processes.toolchain.install_packages import ToolchainError
 from lockstep.processes.toolchain.parse_toolchain import UnknownToolchain
 
 _RANGE = re.compile(r"(?P<package>[A-Za-z0-9][\w.-]*)==(?P<low>\d[\w.!+-]*?)\.\.(?P<high>\d[\w.!+-]*)")

@@ -1,1 +1,1 @@
-"""Stand-ins for the timers of one library each; ``lockstep.scripts.stand_ins.TIMERS`` has their form."""
+"""Stand-ins for the timers of one library each; ``lockstep.scripts.replace_timers.TIMERS`` has their form."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 
 #: ``__main__`` is the registry given as the script; ``run.py`` imports it as "registry" and has a loop of its own.
 MODULES = ("*.run", "__main__")

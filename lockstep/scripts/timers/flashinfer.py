@@ -6,7 +6,7 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("flashinfer.testing", "flashinfer.testing.utils")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("*.utils",)
 

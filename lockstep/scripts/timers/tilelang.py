@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 from lockstep.scripts.timers.answers import summarized
 
 MODULES = ("tilelang.profiler", "tilelang.profiler.bench")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("torch._inductor.utils",)
 

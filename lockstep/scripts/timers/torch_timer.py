@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("torch.utils.benchmark", "torch.utils.benchmark.utils.timer")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 from lockstep.scripts.timers.answers import summarized
 
 MODULES = ("triton.testing",)

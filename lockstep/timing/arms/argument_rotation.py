@@ -17,7 +17,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.timing.checks.outputs import span
+from lockstep.timing.checks.output_memory import span
 from lockstep.timing.checks.refill_arguments import write
 from lockstep.timing.device import Device
 

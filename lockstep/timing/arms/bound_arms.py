@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.timing.checks.outputs import Located, outputs_of
+from lockstep.timing.checks.output_memory import Located, outputs_of
 from lockstep.timing.device import Call, Device, Replay
 
 

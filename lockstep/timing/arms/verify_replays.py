@@ -22,7 +22,7 @@ from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.checks.check import Checker, WrongResult, named_tensors, without_frames
-from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases
+from lockstep.timing.checks.output_memory import outputs_of, poison, refuse_aliases
 from lockstep.timing.checks.refill_arguments import bits, fits, floats, write
 from lockstep.timing.device import Device
 from lockstep.timing.rules.rule import Disqualified, Rule

@@ -18,7 +18,8 @@ from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.missing_files import first_line
 from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.checks.accuracy import accuracy_of, worst
-from lockstep.timing.checks.outputs import outputs_of, poison, refuse_aliases, refuse_overlaps
+from lockstep.timing.checks.determinism import difference
+from lockstep.timing.checks.output_memory import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.checks.refill_arguments import checksums, write
 from lockstep.timing.checks.tolerance import coarsest, default_tolerance, is_float, refusal
 from lockstep.timing.rules.rule import Disqualified, Rule
@@ -174,7 +175,7 @@ class Checker:
         except torch.cuda.OutOfMemoryError:
             return Checked(accuracy, None)
         second = self._call(family, variant)
-        return Checked(accuracy, not _difference(first, second))
+        return Checked(accuracy, not difference(first, second))
 
     def repeated(self, family: Family, variant: str) -> Iterator[str]:
         """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
@@ -186,7 +187,7 @@ class Checker:
         """
         first = [tensor.clone() for tensor in self._call(family, variant)]
         while True:
-            yield _difference(first, self._call(family, variant))
+            yield difference(first, self._call(family, variant))
 
     def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
         try:
@@ -309,25 +310,3 @@ def brief(error: BaseException) -> str:
     if isinstance(error, Disqualified) and not isinstance(error, WrongResult):
         return first_line(error, error.rule.value)
     return first_line(error)
-
-
-def bits_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor's elements, uint8 and flat."""
-    return tensor.resolve_conj().contiguous().reshape(-1).view(torch.uint8)
-
-
-def _difference(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> str:
-    """Return where the outputs of two calls differ, or "" if their bits are the same."""
-    if len(first) != len(second):
-        return f"two calls on the same inputs return {len(first)} and {len(second)} tensors"
-    for index, (output, repeated) in enumerate(zip(first, second, strict=True)):
-        sentence = f"two calls on the same inputs differ in output {index}"
-        if output.shape != repeated.shape or output.dtype != repeated.dtype:
-            return f"{sentence}: {output.dtype} {list(output.shape)} and {repeated.dtype} {list(repeated.shape)}"
-        if torch.equal(bits_of(output), bits_of(repeated)):
-            continue
-        unequal = (bits_of(output) != bits_of(repeated)).view(output.numel(), -1).any(1)
-        place = torch.unravel_index(unequal.nonzero()[0, 0], output.shape)
-        position = ", ".join(str(int(axis)) for axis in place)
-        return f"{sentence}, in {int(unequal.sum())} of {output.numel()} elements, first at [{position}]"
-    return ""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lockstep.suite.inputs import tensors_of
-from lockstep.timing.checks.outputs import span
+from lockstep.timing.checks.output_memory import span
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 

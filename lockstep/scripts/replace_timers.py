@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.gate.after_import import after_import
-from lockstep.scripts.hook import Hook
+from lockstep.scripts.taken_calls import Hook
 from lockstep.scripts.timers import fla, flashinfer, liger, tilelang, torch_inductor, torch_timer, triton_testing
 
 #: The stand-ins. Each has ``MODULES``, the names of the modules that hold its timers ("*.utils" stands for any module

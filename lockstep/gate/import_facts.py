@@ -1,4 +1,4 @@
-"""Know what the imports of base and head gave: variants, missing modules, errors, and suites that collide."""
+"""Hold what the imports of base and head gave: variants, missing modules, errors, and suites that collide."""
 
 from __future__ import annotations
 
