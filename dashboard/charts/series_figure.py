@@ -16,8 +16,8 @@ from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, chart_layout, guide, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
-from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.machine_findings import Behaviour
+from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.compare.row import Measured

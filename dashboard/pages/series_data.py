@@ -15,8 +15,8 @@ from dashboard.charts.axes import in_zoom, sourced
 from dashboard.charts.series_figure import Points, changed_conditions, series_figure
 from dashboard.charts.theme import Scheme, styles
 from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
-from lockstep.alerts.analysis.followed_series import name_of
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
+from lockstep.alerts.analysis.machine_results import name_of
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.reproduce import measured
 from lockstep.compare.number_format import significant, whole

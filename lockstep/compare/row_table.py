@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.analysis.machine_results import name_of
 from lockstep.compare.row import Measured, Row
 from lockstep.compare.shown_quantities import RELATIVE, SHOWN_AS, VALUE
 from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey

@@ -51,7 +51,7 @@ def test_times_and_failures_come_before_other_numbers_and_those_before_silence()
     spills = alert(name=series(l2="", quantity="spills"), old=0.0, new=512.0, size=math.inf, left=math.inf)
     [fails, *_] = found_in(STEADY, report(range(60), "failed", 59))
     [gone] = found_in(STEADY, report(range(60)), report(range(57), case="M=1"))
-    quiet = silence("h200", COMMITS[3], NOW - 30 * DAY, NOW)
+    quiet = silence("h200", COMMITS[3], NOW - 30 * DAY)
     found = order(quiet=quiet, gone=gone, spills=spills, time=alert(0.01), fails=replace(fails, since=NOW))
     assert found == ["fails", "time", "spills", "gone", "quiet"]
     assert explain(fails) == "a result is lost"

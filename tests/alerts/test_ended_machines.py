@@ -23,12 +23,15 @@ def measure(root, machine, days, **facts):
         write_plain(root, {"s.time_f": 1.0}, machine, commit(day), DATE + day * DAY, **facts)
 
 
-def silent(root, days=100):
-    """The silent machines that an analysis finds ``days`` days after the first commit."""
+def found(root, days=100):
+    """What an analysis finds ``days`` days after the first commit."""
     store = open_store(root)
     now = datetime.datetime.fromtimestamp(DATE / 1000 + 86_400 * days, datetime.UTC)
-    found = analyse_results(store.current(), Thresholds(), Ranges(root), now, AnalysisFile(store.cache))
-    return [alert.machine for alert in found.alerts if alert.topic == "silent"]
+    return analyse_results(store.current(), Thresholds(), Ranges(root), now, AnalysisFile(store.cache))
+
+
+def silent(root, days=100):
+    return [alert.machine for alert in found(root, days).alerts if alert.topic == "silent"]
 
 
 @pytest.mark.parametrize("commits", [1, 5])
@@ -69,8 +72,22 @@ def test_machines_that_miss_the_same_are_one_alert_of_one_that_goes_on(tmp_path)
         for day in days:
             times = {"s.time_f": 1.0} | ({"s.time_g": 1.0} if day < 10 else {})
             write_plain(tmp_path / "r", times, machine, commit(day), DATE + day * DAY)
-    store = open_store(tmp_path / "r")
-    now = datetime.datetime.fromtimestamp(DATE / 1000 + 86_400 * 40, datetime.UTC)
-    found = analyse_results(store.current(), Thresholds(), Ranges(tmp_path), now, AnalysisFile(store.cache))
-    [gone] = [alert for alert in found.alerts if alert.topic == "vanished"]
+    [gone] = [alert for alert in found(tmp_path / "r", days=40).alerts if alert.topic == "vanished"]
     assert (gone.machine, gone.also_on, gone.text) == ("box", ("abandoned",), "there is no s.time_g")
+
+
+def test_a_machine_is_silent_after_a_week_and_dead_where_another_went_on(tmp_path):
+    for machine, last in (("h200", 20), ("b200", 13), ("a100", 14)):
+        measure(tmp_path / "r", machine, range(last + 1))
+    assert found(tmp_path / "r", days=20).dead == {"b200"}
+    assert silent(tmp_path / "r", days=20) == ["b200"]
+    assert sorted(silent(tmp_path / "r", days=21)) == ["a100", "b200"]
+    assert sorted(silent(tmp_path / "r", days=400)) == ["a100", "b200", "h200"], (
+        "results that are looked at a year later"
+    )
+
+
+def test_no_machine_is_dead_where_all_stopped_in_one_week(tmp_path):
+    for machine, last in (("h200", 20), ("b200", 15)):
+        measure(tmp_path / "r", machine, range(last + 1))
+    assert found(tmp_path / "r", days=400).dead == frozenset()

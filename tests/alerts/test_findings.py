@@ -16,9 +16,10 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 
 from lockstep.alerts.analysis.analyse import analyse_results, analyse_store
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, _packed
-from lockstep.alerts.analysis.followed_series import common_baselines, followed
+from lockstep.alerts.analysis.followed_series import followed
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.machine_results import read_machine
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import analyse
 from lockstep.history.cache_folder import DamagedCache, moved_aside
@@ -246,9 +247,7 @@ def test_how_series_behave_is_read_from_the_file(growing):
     findings, told = Findings(growing.store.cache, growing.repo), 0
     for machine in PLANTED:
         shown = findings.of_machine(results, machine)
-        trends = list(results.trends(results.series(machine)))
-        baselines = common_baselines(results, machine)
-        series = {one.name: one for one in followed(trends, results.numbers(machine), baselines)}
+        series = {one.name: one for one in followed(read_machine(results, machine))}
         for name, one in series.items():
             found, whole = shown.behaviour(name), analyse(one.values)
             assert found.changes == whole.changes

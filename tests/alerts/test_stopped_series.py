@@ -1,16 +1,18 @@
 """A series that is no longer measured is reported, one that was not selected is not."""
 
+from dataclasses import replace
+
 import pytest
 from alerting import series
 
-from lockstep.alerts.analysis.stopped_series import Reports, dead_machines, freshness, is_old, silence
+from lockstep.alerts.analysis.stopped_series import Reports, freshness, is_old, silence
 from lockstep.alerts.text import culprits, headline
+from lockstep.history.model import Commit
 from lockstep.record.series_name import SeriesName
 
 DAY = 86_400_000
 START = 1_790_000_000_000
-COMMITS = [(f"{n:02x}" * 20, START + n * DAY) for n in range(60)]
-NOW = COMMITS[-1][1] + DAY
+COMMITS = [Commit(f"{n:02x}" * 20, START + n * DAY) for n in range(60)]
 
 
 def reported(commits, named, state="number", numbers=None):
@@ -45,7 +47,7 @@ def test_series_that_report_give_no_alert():
 
 def test_a_case_that_is_missing_is_reported_after_three_commits():
     assert alerts_of(STEADY, report(range(60)), report(range(57), case="M=1")) == [
-        ("vanished", "linear", COMMITS[57][0], "there is no linear.triton M=1")
+        ("vanished", "linear", COMMITS[57].hash, "there is no linear.triton M=1")
     ]
     assert alerts_of(STEADY, report(range(60)), report(range(58), case="M=1")) == []
 
@@ -58,26 +60,26 @@ def test_a_case_that_was_measured_twice_is_not_missed():
 def test_a_failing_case_is_reported_at_once():
     failing = report(range(60), "failed", 59)
     [(topic, _, after, text)] = alerts_of(STEADY, failing, report(range(60), case="M=1"))
-    assert (topic, after) == ("stopped", COMMITS[59][0])
+    assert (topic, after) == ("stopped", COMMITS[59].hash)
     assert text == "1 series fails: linear.triton M=8,K=64 cold"
 
 
 def test_what_one_commit_breaks_and_silences_is_one_alert():
     failing = [report(range(60), "failed", 50, case="M=2", family=family) for family in ("linear", "kda")]
     [(topic, family, after, text)] = alerts_of(STEADY, report(range(60)), *failing, report(range(50), case="M=1"))
-    assert (topic, family, after) == ("stopped", "", COMMITS[50][0])
+    assert (topic, family, after) == ("stopped", "", COMMITS[50].hash)
     assert text == ("2 series fail: kda.triton M=2 cold, linear.triton M=2 cold; there is no linear.triton M=1")
 
 
 def test_a_case_that_is_skipped_is_missing():
     assert alerts_of(STEADY, report(range(60)), report(range(60), "na", 50, case="M=1")) == [
-        ("vanished", "linear", COMMITS[50][0], "there is no linear.triton M=1")
+        ("vanished", "linear", COMMITS[50].hash, "there is no linear.triton M=1")
     ]
 
 
 def test_a_failing_case_that_is_removed_is_missing():
     [(topic, _, after, _)] = alerts_of(STEADY, report(range(60)), report(range(55), "failed", 50, case="M=1"))
-    assert (topic, after) == ("vanished", COMMITS[50][0])
+    assert (topic, after) == ("vanished", COMMITS[50].hash)
 
 
 def test_a_cost_that_is_not_measured_any_more_is_missed():
@@ -94,7 +96,7 @@ def test_an_exact_quantity_is_missed_where_no_time_is_beside_it():
     gone = [exact(range(50), quantity, case="M=1") for quantity in ("spills", "shared")]
     compiled = [exact(range(60), "spills"), *gone]
     [(topic, _, after, text)] = alerts_of(*compiled)
-    assert (topic, after) == ("vanished", COMMITS[50][0])
+    assert (topic, after) == ("vanished", COMMITS[50].hash)
     assert text == "there is no linear.triton M=1"
     launches = exact(range(60), "launches", case="M=1")
     assert alerts_of(*compiled, launches) == [], "the case goes on, without a kernel that is compiled"
@@ -107,20 +109,20 @@ def test_an_exact_quantity_is_missed_where_no_time_is_beside_it():
 def test_a_benchmark_that_vanished():
     series = [STEADY, report(range(50)), report(range(50), case="M=1")]
     [alert] = found_in(*series)
-    assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49][0], COMMITS[50][0])
+    assert (alert.topic, alert.before, alert.after) == ("vanished", COMMITS[49].hash, COMMITS[50].hash)
     assert alert.text == "there is no linear.triton"
 
 
 def test_a_benchmark_that_vanished_blames_no_commit():
     """It is gone at the next commit that was measured, which need not be the one that removed it."""
     [alert] = found_in(STEADY, report(range(50)))
-    assert (alert.suspects, alert.range) == ((), f"{COMMITS[49][0][:8]}..{COMMITS[50][0][:8]}")
-    assert culprits(alert) == f"between the measured commits {COMMITS[49][0][:12]} and {COMMITS[50][0][:12]}"
+    assert (alert.suspects, alert.range) == ((), f"{COMMITS[49].hash[:8]}..{COMMITS[50].hash[:8]}")
+    assert culprits(alert) == f"between the measured commits {COMMITS[49].hash[:12]} and {COMMITS[50].hash[:12]}"
 
 
 def test_what_began_where_a_benchmark_ended_is_named():
     [(topic, _, after, text)] = alerts_of(STEADY, report(range(50)), report(range(50, 60), variant="fast"))
-    assert (topic, after) == ("vanished", COMMITS[50][0])
+    assert (topic, after) == ("vanished", COMMITS[50].hash)
     assert text == ("there is no linear.triton; linear.fast began there")
 
 
@@ -139,7 +141,7 @@ def test_families_that_were_not_asked_for_are_not_missed():
 
 def test_families_that_nobody_measures_any_more_are_missed_after_ten_commits():
     [(topic, family, after, text)] = alerts_of(*suite(50, only=("linear",)))
-    assert (topic, family, after) == ("vanished", "", COMMITS[50][0])
+    assert (topic, family, after) == ("vanished", "", COMMITS[50].hash)
     assert text == "there is no grouped, hgemm, kda, w4a16"
 
 
@@ -154,22 +156,22 @@ KEPT = [asv("io.Read.time_csv", range(60)), asv("ops.Join.time_inner", range(60)
 
 def test_a_class_of_which_nothing_is_left_is_one_alert():
     gone = [asv(f"ops.Sort.time_{size}", range(50)) for size in ("small", "large")]
-    assert alerts_of(*KEPT, *gone) == [("vanished", "ops.Sort", COMMITS[50][0], "there is no ops.Sort")]
+    assert alerts_of(*KEPT, *gone) == [("vanished", "ops.Sort", COMMITS[50].hash, "there is no ops.Sort")]
 
 
 def test_a_module_and_a_parameter_that_go_with_one_commit_are_one_alert():
     gone = [asv(f"old.{room}.time_{name}", range(50)) for room in "AB" for name in "xy"]
     values = [asv("io.Read.time_json", range(60), "n=1"), asv("io.Read.time_json", range(50), "n=2")]
     [(topic, family, after, text)] = alerts_of(*KEPT, *gone, *values)
-    assert (topic, family, after) == ("vanished", "", COMMITS[50][0])
+    assert (topic, family, after) == ("vanished", "", COMMITS[50].hash)
     assert text == "there is no io.Read.time_json n=2, old"
 
 
 def test_what_goes_at_two_commits_is_two_alerts():
     found = alerts_of(*KEPT, asv("a.A.time_x", range(40)), asv("b.B.time_x", range(50)))
     assert [(topic, after) for topic, _, after, _ in found] == [
-        ("vanished", COMMITS[40][0]),
-        ("vanished", COMMITS[50][0]),
+        ("vanished", COMMITS[40].hash),
+        ("vanished", COMMITS[50].hash),
     ]
 
 
@@ -203,17 +205,10 @@ def test_a_parameter_value_that_is_written_differently_is_named_with_the_new_one
     assert "f.F.time_x norm={'a': 1.31}" in text.partition("; ")[2]
 
 
-def test_a_machine_that_is_silent():
-    (newest, measured_at) = COMMITS[-1]
-    assert silence("h200", newest, measured_at, measured_at + 6 * DAY) is None
-    alert = silence("h200", newest, measured_at, measured_at + 7 * DAY)
-    assert (alert.topic, alert.family, alert.before) == ("silent", "", newest)
+def test_a_silent_machine_is_named_with_its_day():
+    alert = silence("h200", COMMITS[-1].hash, COMMITS[-1].date)
+    assert (alert.topic, alert.family, alert.before) == ("silent", "", COMMITS[-1].hash)
     assert alert.text == "h200 has reported nothing since 2026-11-19"
-
-
-@pytest.mark.parametrize(("newest", "measured_at"), [("", START), (COMMITS[-1][0], 0)])
-def test_a_machine_that_never_measured_is_not_silent(newest, measured_at):
-    assert silence("h200", newest, measured_at, NOW + 100 * DAY) is None
 
 
 def test_five_are_named_and_the_others_counted():
@@ -230,14 +225,6 @@ def test_what_stopped_long_ago_is_history(last, old):
 
 
 def test_neither_many_commits_nor_many_days_are_long_ago():
-    hourly = [(commit, START + n * DAY // 24) for n, (commit, _) in enumerate(COMMITS)]
+    hourly = [replace(commit, date=START + n * DAY // 24) for n, commit in enumerate(COMMITS)]
     assert not is_old(20, hourly)
-    assert not is_old(50, [(commit, START + n * 10 * DAY) for n, (commit, _) in enumerate(COMMITS)])
-
-
-def test_a_machine_is_dead_where_another_went_on():
-    assert dead_machines({"h200": NOW, "b200": NOW - 7 * DAY, "a100": NOW - 6 * DAY}) == {"b200"}
-    assert dead_machines({"h200": NOW, "b200": 0}) == set()
-    # A history of two machines that is looked at a year later.
-    assert dead_machines({"h200": START, "b200": START - DAY}) == set()
-    assert dead_machines({}) == set()
+    assert not is_old(50, [replace(commit, date=START + n * 10 * DAY) for n, commit in enumerate(COMMITS)])

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lockstep.alerts.analysis.followed_series import common_baselines, followed
+from lockstep.alerts.analysis.followed_series import followed
+from lockstep.alerts.analysis.machine_results import read_machine
 from lockstep.detect import Trend
 from lockstep.history.store import Store
 from tools.evaluate.samples import Floats, Sample, on_scale
@@ -63,8 +64,6 @@ def read_tree(results: Path, cache: Path) -> Iterator[Sample]:
     snapshot = Store.open(results, cache=cache).current()
     kind = next(part for part in reversed(results.absolute().parts) if part not in ("results", ".asv"))
     for machine in dict.fromkeys(series.machine for series in snapshot.series()):
-        baselines = common_baselines(snapshot, machine)
-        trends = list(snapshot.trends(snapshot.series(machine=machine)))
-        for entry in followed(trends, snapshot.numbers(machine), baselines):
+        for entry in followed(read_machine(snapshot, machine)):
             if not entry.exact:
                 yield recorded_sample(kind, entry.values)

@@ -10,22 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DetectedSeries, Known, MachineAnalysis
-from lockstep.alerts.analysis.dispatching import with_best
-from lockstep.alerts.analysis.followed_series import Followed, common_baselines, follow_checks, followed
+from lockstep.alerts.analysis.followed_series import Followed, followed
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.analysis.judging import commits_of_gains, judged, unreported_because, with_waivers
+from lockstep.alerts.analysis.machine_results import MachineResults, read_machine
 from lockstep.alerts.analysis.step_facts import StepBuilder
-from lockstep.alerts.analysis.stopped_series import dead_machines, ended_machines, freshness, machine_reports, silence
+from lockstep.alerts.analysis.stopped_series import freshness, machine_reports, silent_machines
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.database.update_alerts import CurrentAlerts
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Trend, continue_many
-from lockstep.detect.exact_changes import exact_changes
 from lockstep.detect.series_state import SeriesState
 from lockstep.history.cache_folder import DamagedCache, only_one
-from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
@@ -87,41 +85,26 @@ def analyse_results(
         now: the current time, which decides on mutes and silent machines.
         file: the file that holds the last analysis, and receives this one.
     """
-    newest: dict[str, int] = {}
-    for run in results.runs:
-        newest[run.machine] = max(newest.get(run.machine, 0), run.measured_at)
-    ended = ended_machines(results)
-    changes: list[FoundChange] = []
-    stale: list[Alert] = []
-    commits: dict[str, tuple[str, ...]] = {}
-    series: dict[tuple[str, str, str], int] = {}
+    every = results.commits()
     # The commits of a machine that measured none on the line may have nothing to do with one another.
-    chosen = [name for name in results.machines if results.on_line(name)]
-    for name in chosen:
-        analysis = _analyse_machine(results, name, ranges, file)
-        commits[name] = tuple(commit.hash for commit in results.commits(name))
-        changes += judged(analysis.changes, thresholds)
-        stale += analysis.freshness
-        silent = silence(name, commits[name][-1] if commits[name] else "", newest.get(name, 0), _ms(now))
-        if silent and name not in ended:
-            stale.append(silent)
-        series |= {(name, *family_suite): number for family_suite, number in analysis.series.items()}
+    commits = {name: results.commits(name) for name in results.machines if results.on_line(name)}
+    ranges.learn([commit.hash for commit in every])
+    analyses = {name: _analyse_machine(results, name, ranges, file) for name in commits}
+    changes = [change for analysis in analyses.values() for change in judged(analysis.changes, thresholds)]
     gains = commits_of_gains(changes)
     unreported = {c.key: reason for c in changes if (reason := unreported_because(c, thresholds, gains))}
-    reported = with_waivers((change for change in changes if change.key not in unreported), thresholds, results, now)
-    dead = dead_machines(newest)
-    order = [commit.hash for commit in results.commits()]
-    alerts = [
-        with_best(alert, results) if alert.topic == "slower" and not alert.old else alert
-        for alert in _noted(group(reported, order), ranges)
-    ]
+    subjects = {commit.hash: commit.subject for commit in every}
+    reported = (change for change in changes if change.key not in unreported)
+    alerts = group(with_waivers(reported, thresholds, commits, subjects, now.date()), list(subjects))
+    silent, dead = silent_machines(results, commits, now)
+    stopped = _once([*silent, *(alert for analysis in analyses.values() for alert in analysis.freshness)], dead)
     return AnalysisResult(
-        alerts=(*alerts, *_once(stale, dead)),
-        commits=commits,
+        alerts=(*_noted(alerts, ranges), *stopped),
+        commits={name: tuple(commit.hash for commit in of_machine) for name, of_machine in commits.items()},
         dead=dead,
         unreported=unreported,
         changes=tuple(changes),
-        series=series,
+        series={(name, *at): number for name, analysis in analyses.items() for at, number in analysis.series.items()},
     )
 
 
@@ -131,43 +114,38 @@ def _analyse_machine(results: Results, machine: str, ranges: Ranges, file: Analy
     Args:
         file: the file that holds the last analysis, and receives this one.
     """
-    commits = results.commits(machine)
-    hashes = [commit.hash for commit in commits]
-    ranges.learn(hashes)
+    hashes = [commit.hash for commit in results.commits(machine)]
     # The repository may have been fetched or completed since the last analysis, and then knows more ranges.
     state, known_ranges = results.state(machine), f"{ranges.text}\n{ranges.lacking(hashes)}"
     stored = file.newest(machine, state, known_ranges)
     if stored is None:
-        stored, detected = _analysed(results, machine, commits, ranges, file)
+        known = file.known(machine)
+        measured = read_machine(results, machine)
+        stored, detected = _analysed(measured, ranges, known)
         file.add(stored, state, known_ranges, detected)
     return stored
 
 
 def _analysed(
-    results: Results, machine: str, commits: Sequence[Commit], ranges: Ranges, file: AnalysisFile
+    machine: MachineResults, ranges: Ranges, known: Mapping[tuple[int, int], Known]
 ) -> tuple[MachineAnalysis, Sequence[DetectedSeries]]:
-    order = {series: place for place, series in enumerate(results.series(machine=machine))}
-    trends = sorted(results.trends(order), key=lambda trend: order[trend.series])
-    series = followed(trends, results.numbers(machine), common_baselines(results, machine))
-    noisy = [one for one in series if not one.trend.benchmark.exact]
-    detected = _detect(noisy, file.known(machine))
+    series = followed(machine)
+    noisy = [one for one in series if not one.exact]
+    detected = _detect(noisy, known)
     found: list[tuple[Followed, Sequence[Change]]] = [
         *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
-        # Noise does not hide the changes of an exact series, and later points do not move them.
-        *((one, exact_changes(one.values.values)) for one in series if one.trend.benchmark.exact),
-        *follow_checks(results, trends),
+        *((one, one.changes) for one in series if one.exact),
     ]
-    builder = StepBuilder(results, machine, commits, ranges)
-    changes = tuple(
-        explained(builder.step(one_series, change)) for one_series, series_changes in found for change in series_changes
-    )
-    reports = list(machine_reports(trends))
+    builder = StepBuilder(machine, ranges)
+    steps = (builder.step(one, change) for one, changes in found for change in changes)
+    changes = tuple(explained(step) for step in steps)
+    reports = list(machine_reports(machine))
     counts = Counter((report.series.family, report.series.suite) for report in reports)
     measured: dict[str, set[int]] = defaultdict(set)
-    for trend in trends:
+    for trend in machine.trends:
         measured[trend.benchmark.family].update(trend.commit.tolist())
-    dated = [(commit.hash, commit.date) for commit in commits]
-    return MachineAnalysis(machine, changes, tuple(freshness(machine, dated, reports, measured)), counts), detected
+    stopped = tuple(freshness(machine.name, machine.commits, reports, measured))
+    return MachineAnalysis(machine.name, changes, stopped, counts), detected
 
 
 def _listed(found: Analysis) -> Sequence[Change]:
@@ -230,7 +208,3 @@ def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ..
     names = [alert.members[0].series.variant, *(fact.kernel for fact in facts)]
     touching = {fact.after for fact in facts if fact.what == "commit"} if ranges.packages else set()
     return notes(alert.commits, log, ranges.packages, touching, alert.family, names)
-
-
-def _ms(time: datetime.datetime) -> int:
-    return int(time.timestamp() * 1000)

@@ -80,14 +80,18 @@ def _by_range(changes: Iterable[FoundChange]) -> list[list[FoundChange]]:
 def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: Mapping[str, int]) -> Alert:
     urgent = [change for change in changes if change.sense == "worse"]
     members = tuple(sorted(changes, key=_loudest))
-    topic: Topic = _TOPIC[members[0].sense]
-    leading = [member for member in members if member.sense == members[0].sense]
+    worst = members[0]
+    topic: Topic = _TOPIC[worst.sense]
+    leading = [member for member in members if member.sense == worst.sense]
     # An unknown range lists only measured commits, so it must not narrow a known range.
     known = [change for change in changes if not change.unknown] or changes
     narrowest = min(known, key=lambda change: len(change.between))
     shared = set.intersection(*(set(change.between) for change in known))
     commits = tuple(c for c in narrowest.between if c in shared) or narrowest.between
     before = _latest_before([change.before for change in known], commits, position) or narrowest.before
+    old = all(change.too_old for change in changes)
+    moved = worst.best_moved if topic == "slower" and not old else None
+    as_fast = moved is not None and moved <= worst.min_effect
     return Alert(
         topic=topic,
         machine=machine,
@@ -99,9 +103,11 @@ def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: 
         since=max(change.since for change in changes),
         owner=", ".join(sorted({change.owner for change in changes if change.owner})),
         gone=bool(urgent) and all(change.gone for change in urgent),
-        old=all(change.too_old for change in changes),
+        old=old,
         waiver=_waiver(urgent),
         unknown=narrowest.unknown,
+        best_moved=(moved if moved < -worst.min_effect else 0.0) if moved is not None and as_fast else None,
+        best_takes=worst.best_takes if as_fast else "",
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lockstep.alerts.analysis.stopped_series import is_old
 from lockstep.alerts.cause.found_change import CODE, FoundChange, Suppressed, Waiver
-from lockstep.history.snapshot import Results
+from lockstep.history.model import Commit
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Threshold, Thresholds
 
@@ -127,11 +127,18 @@ def unreported_because(
 
 
 def with_waivers(
-    changes: Iterable[FoundChange], thresholds: Thresholds, results: Results, now: datetime.datetime
+    changes: Iterable[FoundChange],
+    thresholds: Thresholds,
+    commits: Mapping[str, Sequence[Commit]],
+    subjects: Mapping[str, str],
+    today: datetime.date,
 ) -> Iterator[FoundChange]:
-    """Yield the reported changes with their owner and age, and the waiver that applies today."""
-    subjects = {commit.hash: commit.subject for commit in results.commits()}
-    commits = {name: [(commit.hash, commit.date) for commit in results.commits(name)] for name in results.machines}
+    """Yield the reported changes with their owner and age, and the waiver that applies today.
+
+    Args:
+        commits: the commits of each machine, oldest first.
+        subjects: the subject of each commit.
+    """
     for change in changes:
         name, threshold, measured = change.series, _threshold_of(change, thresholds), commits[change.series.machine]
         place = (name.suite, name.variant, name.case, name.l2)
@@ -139,12 +146,12 @@ def with_waivers(
         accept = None
         if change.sense != "better":
             accept = thresholds.accepted(*place, change.share, texts, name.quantity)
-        mute = thresholds.muted(*place, now.date(), name.quantity)
+        mute = thresholds.muted(*place, today, name.quantity)
         yield replace(
             change,
             owner=threshold.owner,
             waiver=Waiver(accept.because) if accept else Waiver(mute.because, mute.until) if mute else None,
-            since=measured[change.last][1],
+            since=measured[change.last].date,
             min_effect=threshold.min_effect,
             too_old=is_old(change.last, measured),
         )

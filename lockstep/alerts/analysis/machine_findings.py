@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.followed_series import series_by_name
 from lockstep.alerts.analysis.judging import judged
+from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.model import FoundChange
 from lockstep.detect import Analysis
 from lockstep.history.cache_folder import StoreError

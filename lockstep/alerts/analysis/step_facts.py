@@ -6,25 +6,25 @@ These data are the facts before and after the change, the commits in between, an
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from lockstep.alerts.analysis.followed_series import Followed, series_by_name
+from lockstep.alerts.analysis.followed_series import Followed
+from lockstep.alerts.analysis.machine_results import MachineResults, series_by_name
 from lockstep.alerts.cause.change_facts import Facts, GpuMove, Move, Step
 from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
-from lockstep.detect.findings import Measure
 from lockstep.history.hex_digits import packed, unpacked
-from lockstep.history.model import Commit, Control, Floats, Point, Run, Series, Trend, gpu_moves
+from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
-from lockstep.record.quantity import Better
-from lockstep.record.series_name import SeriesName
+from lockstep.record.series_name import BEST, SeriesName
 
 #: Number of points before and after a change whose medians give the moves of other times, and the levels.
 WINDOW = 5
@@ -40,12 +40,13 @@ _ASV_MACHINE = ("arch", "cpu", "gpu", "num_cpu", "os", "ram")
 class StepBuilder:
     """Builds the steps of one machine."""
 
-    def __init__(self, results: Results, machine: str, commits: Sequence[Commit], ranges: Ranges) -> None:
-        self._results = results
-        self._machine = machine
+    def __init__(self, machine: MachineResults, ranges: Ranges) -> None:
+        self._results = machine.results
+        self._machine = machine.name
         self._ranges = ranges
-        self._commits = commits
+        self._commits = machine.commits
         self._at = cache(self._points)
+        self._works = cache(self._works_at)
         self._shared: dict[Hashable, Facts] = {}
 
     def step(self, followed: Followed, change: Change) -> Step:
@@ -68,6 +69,7 @@ class StepBuilder:
         worse = -1.0 if better == "higher" else 1.0
         low, high = sorted((worse * change.low, worse * change.high))
         after_facts = self._facts(followed, change.index)
+        best = _move(followed.best, before, after)
         found = FoundChange(
             series=followed.name,
             reported_at=self._commits[int(trend.commit[change.reported_at])].hash,
@@ -95,6 +97,8 @@ class StepBuilder:
             commit=after_facts.commit,
             between=between,
             unknown=commit_range.unknown,
+            best_moved=worse * best.log if best else None,
+            best_takes=self._taken(trend.series, after_facts.commit) if best else "",
         )
         return Step(
             found,
@@ -147,8 +151,7 @@ class StepBuilder:
         code, work, clock = code_of(point.code), point.work, {"sm_mhz": point.sm_mhz}
         if not (point.baseline and self._results.benchmarks[series.benchmark].is_ratio):
             return clock | {"code": code, "work": work}
-        axes = tuple((name, point.baseline if name == "variant" else value) for name, value in series.axes)
-        baseline = self._at(commit).get(replace(series, axes=axes))
+        baseline = self._at(commit).get(_variant(series, point.baseline))
         if code:
             base = (code_of(baseline.code) if baseline else None) or {}
             hosts = code.get("host"), base.get("host")
@@ -158,6 +161,19 @@ class StepBuilder:
 
     def _points(self, commit: str) -> dict[Series, Point]:
         return {point.series: point for point in self._results.at(commit, self._machine)}
+
+    def _taken(self, series: Series, commit: str) -> str:
+        """Return another variant whose work for the GPU equals that of ``best`` at a commit; "" if unknown."""
+        works = self._works(commit).get(_variant(series, BEST), {})
+        same = [name for name, work in works.items() if work == works.get(BEST)]
+        return next((name for name in same if name != BEST and series.axis("variant") not in same), "")
+
+    def _works_at(self, commit: str) -> Mapping[Series, Mapping[str, str]]:
+        works: dict[Series, dict[str, str]] = defaultdict(dict)
+        for series, point in self._at(commit).items():
+            if point.work:
+                works[_variant(series, BEST)][series.axis("variant")] = point.work
+        return works
 
     def _controls(self, followed: Followed, before: slice, after: slice) -> dict[str, Move]:
         trend, runs = followed.trend, self._results.runs
@@ -184,25 +200,20 @@ def levels(results: Results, series: SeriesName, before: str, after: str) -> tup
     if series not in series_of_name or before not in place or after not in place:
         return math.nan, math.nan
     [trend] = results.trends([series_of_name[series]])
-    log = worse_numbers(trend, trend.benchmark.better, "ratio")
-    log[trend.same_work_as != 0] = math.nan
+    if trend.benchmark.is_ratio and np.isfinite(trend.log_ratio).any():
+        log = -trend.log_ratio
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log = np.log(trend.value) * (-1 if trend.benchmark.better == "higher" else 1)
+    log = np.where(trend.same_work_as == 0, log, np.nan)
     sides = log[trend.commit <= place[before]], log[trend.commit >= place[after]]
     old, new = (side[np.isfinite(side)] for side in sides)
     return tuple(float(np.median(side)) if side.size else math.nan for side in (old[-WINDOW:], new[:WINDOW]))  # type: ignore[return-value]
 
 
-def worse_numbers(trend: Trend, better: Better, measure: Measure) -> Floats:
-    """Return a number for each point, so that more is worse and the difference of two numbers is a size.
-
-    These are the natural logs if sizes are ratios, otherwise the numbers themselves; negated if a higher number is
-    better. NaN where a point has no number.
-    """
-    if np.isfinite(trend.log_ratio).any() and trend.benchmark.is_ratio:
-        return -trend.log_ratio
-    with np.errstate(divide="ignore", invalid="ignore"):
-        numbers = np.log(trend.value) if measure == "ratio" else trend.value
-    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
-    return -numbers if better == "higher" else numbers
+def _variant(series: Series, variant: str) -> Series:
+    """Return the series of another variant in the same case."""
+    return replace(series, axes=tuple((name, variant if name == "variant" else value) for name, value in series.axes))
 
 
 def _numbers_of(

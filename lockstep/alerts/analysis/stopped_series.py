@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.alerts.analysis.followed_series import name_of
+from lockstep.alerts.analysis.machine_results import MachineResults
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.model import Alert
-from lockstep.history.model import STATES, Trend
+from lockstep.history.model import STATES, Commit
 from lockstep.history.snapshot import Results
 from lockstep.record.quantity import PAIRED
 from lockstep.record.series_name import SeriesName
@@ -32,10 +32,10 @@ PATIENCE = 3
 #: Number of commits of any kind after which a family counts as gone, even if they measured few families.
 _PARTIAL_PATIENCE = 10
 
-#: Days without a result after which a machine counts as silent.
-SILENT_DAYS = 7
-
 _DAY_MS = 86_400_000
+
+#: Milliseconds without a result after which a machine counts as silent.
+_SILENT_MS = 7 * _DAY_MS
 
 #: Number of names that a text lists.
 _MOST_NAMES = 5
@@ -76,10 +76,10 @@ class Reports:
         return (first, *(f".{other}" for other in others), *([case] if case else []))
 
 
-def machine_reports(trends: Iterable[Trend]) -> Iterator[Reports]:
+def machine_reports(machine: MachineResults) -> Iterator[Reports]:
     """Yield the reports of each series that ever had a number. A ratio and its time count as one series."""
-    for trend in trends:
-        name = name_of(trend.series, trend.benchmark)
+    for trend in machine.trends:
+        name = machine.names[trend.series]
         numbers = np.flatnonzero((trend.state != _FAILED) & (trend.state != _ABSENT))
         if numbers.size and not (trend.benchmark.measured and name.quantity in PAIRED.values()):
             first, last, last_number = (int(trend.commit[at]) for at in (0, -1, numbers[-1]))
@@ -88,14 +88,14 @@ def machine_reports(trends: Iterable[Trend]) -> Iterator[Reports]:
 
 def freshness(
     machine: str,
-    commits: Sequence[tuple[str, int]],
+    commits: Sequence[Commit],
     reports: Sequence[Reports],
     measured: Mapping[str, Collection[int]],
 ) -> Iterator[Alert]:
     """Yield an alert for each commit of a machine at which series failed or ended.
 
     Args:
-        commits: hash and date (ms since 1970) of the machine's commits, oldest first.
+        commits: the machine's commits, oldest first.
         measured: positions of the commits at which a series of the family was measured, by family.
     """
     counting = _counting(measured, len(commits))
@@ -122,7 +122,7 @@ def freshness(
 
 def _alert(
     machine: str,
-    commits: Sequence[tuple[str, int]],
+    commits: Sequence[Commit],
     first: int,
     failing: Sequence[Reports],
     gone: Sequence[Reports],
@@ -148,10 +148,10 @@ def _alert(
         "stopped" if failing else "vanished",
         machine,
         _shared(families),
-        before=commits[last][0],
-        commits=(commits[first][0],),
+        before=commits[last].hash,
+        commits=(commits[first].hash,),
         cause=Cause("unexplained", text),
-        since=commits[first][1],
+        since=commits[first].date,
         old=is_old(first, commits),
         text=text,
         failing=bool(failing),
@@ -198,55 +198,43 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + omitted
 
 
-def silence(machine: str, newest: str, measured_at: int, now: int) -> Alert | None:
-    """Return the alert of a machine that is silent; ``None`` if it is not.
+def silent_machines(
+    results: Results, commits: Mapping[str, Sequence[Commit]], now: datetime.datetime
+) -> tuple[list[Alert], frozenset[str]]:
+    """Return the alerts of silent machines, and the dead machines: those that stopped while another continued.
+
+    Environments and operating systems whose machine reported later raise no alert. Neither do machines that reported
+    for less than a week: a continuous-integration service gives each of its runners a new name. If all machines stopped
+    at about the same time, none is dead, because the results may be an old history.
 
     Args:
-        newest: the newest measured commit; "" if there is none.
-        measured_at: time of the newest measurement, ms since 1970; 0 if unknown.
-        now: the current time, ms since 1970.
+        commits: the commits of each analysed machine, oldest first.
     """
-    if not newest or not measured_at or (now - measured_at) // _DAY_MS < SILENT_DAYS:
-        return None
+    of_folder: dict[str, list[int]] = defaultdict(list)
+    last: dict[str, int] = {}
+    for run in results.runs:
+        if run.measured_at:
+            of_folder[results.machines[run.machine].folder].append(run.measured_at)
+            last[run.machine] = max(last.get(run.machine, 0), run.measured_at)
+    silent = []
+    for name, measured in commits.items():
+        times = of_folder[results.machines[name].folder]
+        ended = name not in last or last[name] < max(times) or max(times) - min(times) < _SILENT_MS
+        if measured and not ended and now.timestamp() * 1000 - last[name] >= _SILENT_MS:
+            silent.append(silence(name, measured[-1].hash, last[name]))
+    newest = max(last.values(), default=0)
+    return silent, frozenset(machine for machine, at in last.items() if newest - at >= _SILENT_MS)
+
+
+def silence(machine: str, newest: str, measured_at: int) -> Alert:
+    """Return the alert of a silent machine, given its newest commit and the time of its newest measurement."""
     # The text does not state the number of days, which would change every day.
     day = datetime.datetime.fromtimestamp(measured_at / 1000, datetime.UTC).date().isoformat()
     text = f"{machine} has reported nothing since {day}"
     return Alert("silent", machine, "", newest, (), Cause("unexplained", text), text=text)
 
 
-def ended_machines(results: Results) -> frozenset[str]:
-    """Return the machines whose silence raises no alert.
-
-    They are the environments and operating systems whose machine reported later, and the machines that reported for
-    less than a week: a continuous-integration service gives each of its runners a new name.
-    """
-    folder_times: dict[str, list[int]] = defaultdict(list)
-    last: dict[str, int] = {}
-    for run in results.runs:
-        if run.measured_at:
-            folder_times[results.machines[run.machine].folder].append(run.measured_at)
-            last[run.machine] = max(last.get(run.machine, 0), run.measured_at)
-    ended = set()
-    for name, newest in last.items():
-        times = folder_times[results.machines[name].folder]
-        if newest < max(times) or max(times) - min(times) < SILENT_DAYS * _DAY_MS:
-            ended.add(name)
-    return frozenset(ended)
-
-
-def dead_machines(measured_at: Mapping[str, int]) -> frozenset[str]:
-    """Return the machines that stopped measuring while another machine continued.
-
-    If all machines stopped at about the same time, none is dead, because the results may be an old history.
-
-    Args:
-        measured_at: newest measurement of each machine, ms since 1970; 0 if unknown.
-    """
-    newest = max(measured_at.values(), default=0)
-    return frozenset(machine for machine, at in measured_at.items() if at and (newest - at) // _DAY_MS >= SILENT_DAYS)
-
-
-def is_old(position: int, commits: Sequence[tuple[str, int]]) -> bool:
+def is_old(position: int, commits: Sequence[Commit]) -> bool:
     """Return whether a commit is too far behind the machine's newest commit for its changes to be reported."""
     behind = len(commits) - 1 - position
-    return behind > OLD_COMMITS and commits[-1][1] - commits[position][1] > OLD_DAYS * _DAY_MS
+    return behind > OLD_COMMITS and commits[-1].date - commits[position].date > OLD_DAYS * _DAY_MS

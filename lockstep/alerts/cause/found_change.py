@@ -138,6 +138,8 @@ class FoundChange:
         since: date of the last possible culprit, ms since 1970; 0 if the change is not reported.
         min_effect: relative change within which the series counts as back at its old level.
         too_old: whether the change is too old to be reported.
+        best_moved, best_takes: by how much the variant ``best`` became worse in the same case, like ``size``, and the
+            other variant whose work for the GPU it takes there; ``None`` and "" if unknown.
     """
 
     series: SeriesName
@@ -174,6 +176,8 @@ class FoundChange:
     since: int = field(default=0, compare=False)
     min_effect: float = field(default=0.01, compare=False)
     too_old: bool = field(default=False, compare=False)
+    best_moved: float | None = field(default=None, compare=False)
+    best_takes: str = field(default="", compare=False)
 
     @property
     def key(self) -> str:
