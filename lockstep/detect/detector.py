@@ -71,27 +71,23 @@ class Detector:
 
     Attributes:
         ratio: whether the changes of each series are ratios, see ``Trend.ratio``.
-        length: number of commits of each series.
-        count: number of measured points of each series.
+        count: number of points of each series.
         values: the points [series, points]: logarithms for a ratio, otherwise the numbers.
-        errors, resolution, commit: standard error, rounding unit and commit index of each point [series, points].
+        errors, resolution: standard error and rounding unit of each point [series, points].
         squares: squared distance of each point from its forecast when it was new [series, points].
         variance, slope: the newest noise of each series, see ``NoiseOfPoints``.
-        shifts: the reported changes, by series, in positions of ``values``.
+        shifts: the reported changes, by series.
     """
 
     def __init__(self, trends: Sequence[Trend], states: Sequence[SeriesState | None] = ()) -> None:
-        at = [np.flatnonzero(np.isfinite(trend.values)) for trend in trends]
         errors = [np.full(len(trend), np.nan) if trend.errors is None else trend.errors for trend in trends]
         self.ratio: Mask = np.array([trend.ratio for trend in trends], dtype=np.bool_)
-        self.length: Ints = np.array([len(trend) for trend in trends], dtype=np.int64)
-        self.count: Ints = np.array([places.size for places in at], dtype=np.int64)
+        self.count: Ints = np.array([len(trend) for trend in trends], dtype=np.int64)
         shape = len(trends), int(self.count.max(initial=1))
         self.values: Floats = np.full(shape, np.nan)
         self.errors: Floats = np.full(shape, np.nan)
         self.resolution: Floats = np.full(shape, np.nan)
         self.squares: Floats = np.full(shape, np.nan)
-        self.commit: Ints = np.zeros(shape, dtype=np.int64)
         self.done: Ints = np.zeros(len(trends), dtype=np.int64)
         self.variance: Floats = np.full(len(trends), np.nan)
         self.slope: Floats = np.zeros(len(trends))
@@ -100,13 +96,9 @@ class Detector:
             if state is not None:
                 self._restore(row, state)
         if trends:
-            self._put(
-                np.repeat(np.arange(len(trends)), self.count),
-                np.concatenate([np.arange(places.size) for places in at]),
-                np.concatenate([trend.values[places] for trend, places in zip(trends, at, strict=True)]),
-                np.concatenate([error[places] for error, places in zip(errors, at, strict=True)]),
-                np.concatenate(at),
-            )
+            rows, places = np.nonzero(np.arange(shape[1]) < self.count[:, None])
+            self.errors[rows, places] = np.concatenate(errors)
+            self._put(rows, places, np.concatenate([trend.values for trend in trends]))
         self._report(np.flatnonzero(self.done < self.count))
 
     def state(self, row: int) -> SeriesState:
@@ -120,7 +112,7 @@ class Detector:
         self.shifts[row] = list(state.shifts)
         self.squares[row, state.done - state.squares.size : state.done] = state.squares
 
-    def _put(self, rows: Ints, places: Ints, values: Floats, errors: Floats, commits: Ints) -> None:
+    def _put(self, rows: Ints, places: Ints, values: Floats) -> None:
         ratio = self.ratio[rows]
         # Earlier points are in no block of new points.
         needed = places >= self.done[rows] - NEEDED
@@ -129,8 +121,6 @@ class Detector:
         with np.errstate(divide="ignore", invalid="ignore"):
             self.values[rows, places] = np.where(ratio, np.log(np.abs(values)), values)
             self.resolution[rows, places] = np.where(ratio, unit / np.abs(values), unit)
-        self.errors[rows, places] = errors
-        self.commit[rows, places] = commits
 
     def _report(self, rows: Ints) -> None:
         longest = int(self.count[rows].max(initial=0))
@@ -272,7 +262,7 @@ class _Block:
         before, after = (y[found - 1 : found + 1] - levels[0]) / np.sqrt(variance[found])
         odds = math.log(_PARTIAL * math.sqrt(2 * math.pi) / (2 * max(abs(after), 1.0))) + before * before / 2
         between = found - 1 > begin and odds > _IN_RANGE
-        return found, min(earliest, found - between), max(latest, found)
+        return found, min(earliest, found - int(between)), max(latest, found)
 
     def _add_plain(self, place: int, point: int, points: int) -> None:
         """Report a plain step, unless it is reported. A change close to it is moved to its place.

@@ -109,4 +109,4 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
 
 
 def _change(index: int, reported_at: int, size: float, left: float) -> Change:
-    return Change(index, index - 1, index, index, size, size, size, 1.0, reported_at, left)
+    return Change(index, index, index, size, size, size, 1.0, reported_at, left)

@@ -15,11 +15,11 @@ Measure = Literal["ratio", "difference"]
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """The numbers of one series over the commits, oldest first.
+    """The measured numbers of one series, oldest commit first.
 
     Attributes:
-        values: finite float64 [commits], in any unit; NaN where a commit has no number.
-        errors: float64 [commits], NaN where unknown; ``None`` if no point has an error. Where ``ratio`` is True, the
+        values: finite float64 [points], in any unit.
+        errors: float64 [points], NaN where unknown; ``None`` if no point has an error. Where ``ratio`` is True, the
             standard error of each value's *logarithm* (0.001 is 0.1 %), otherwise of the value. A 95 % interval is
             about four standard errors wide.
     """
@@ -52,7 +52,6 @@ class Change:
 
     Attributes:
         index: first point at the new level.
-        last_before: last measured point at the old level. The change came after its commit, at or before ``index``.
         earliest, latest: the points between which ``index`` lies with 95 % probability.
         size: log(new level / old level), or the new level minus the old one; see ``measure``.
         low, high: 95 % interval of ``size``.
@@ -65,7 +64,6 @@ class Change:
     """
 
     index: int
-    last_before: int
     earliest: int
     latest: int
     size: float
@@ -112,8 +110,6 @@ class Analysis:
 
     Attributes:
         changes: the reported changes whose interval does not contain zero, oldest first.
-        reports: for each change that was ever reported, the index that was reported and the newest index then, also if
-            the change is not listed any more because its interval contains zero.
         levels: the levels between changes, oldest first. They cover the whole series.
         noise: the noise of the series.
         unconfirmed: a step of the newest two points that a third point may confirm; ``None`` if there is none.
@@ -123,7 +119,6 @@ class Analysis:
     """
 
     changes: tuple[Change, ...]
-    reports: tuple[tuple[int, int], ...]
     levels: tuple[Level, ...]
     noise: Noise
     mde: float

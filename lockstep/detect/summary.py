@@ -39,7 +39,6 @@ def summarise(detector: Detector) -> list[Analysis]:
         analyses.append(
             Analysis(
                 changes=changes.get(row, ()),
-                reports=_reports(detector, row),
                 levels=_levels(detector, segments, levels),
                 noise=Noise(scale, "ratio" if ratio else "difference"),
                 mde=math.expm1(step) if ratio else step,
@@ -80,11 +79,8 @@ def _levels(detector: Detector, segments: Segments, part: slice) -> tuple[Level,
         row, mean = int(segments.row[at]), float(segments.mean[at])
         if not math.isfinite(mean):
             continue
-        # A level covers the commits up to the next change, measured or not.
-        start = int(detector.commit[row, segments.start[at]]) if segments.start[at] else 0
-        last = at + 1 == part.stop
-        stop = int(detector.length[row] if last else detector.commit[row, segments.stop[at]])
-        levels.append(Level(start, stop, math.exp(mean) if detector.ratio[row] else mean))
+        value = math.exp(mean) if detector.ratio[row] else mean
+        levels.append(Level(int(segments.start[at]), int(segments.stop[at]), value))
     return tuple(levels)
 
 
@@ -111,18 +107,16 @@ def _changes(detector: Detector, segments: Segments) -> dict[int, tuple[Change, 
     shifts = [segments.shifts[at] for at in right.tolist()]
     rows = zip(shifts, *(column.tolist() for column in columns), strict=True)
     for shift, row, step, low, high, confidence, left_over in rows:
-        commit = detector.commit[row]
         changes[row].append(
             Change(
-                index=int(commit[shift.index]),
-                last_before=int(commit[shift.index - 1]),
-                earliest=int(commit[shift.earliest]),
-                latest=int(commit[shift.latest]),
+                index=shift.index,
+                earliest=shift.earliest,
+                latest=shift.latest,
                 size=step,
                 low=low,
                 high=high,
                 confidence=confidence,
-                reported_at=int(commit[shift.reported_at]),
+                reported_at=shift.reported_at,
                 left=left_over,
                 measure="ratio" if detector.ratio[row] else "difference",
             )
@@ -138,20 +132,18 @@ def _unconfirmed(detector: Detector) -> dict[int, Change]:
     if not rows.size:
         return {}
     places = detector.count[rows, None] + np.arange(-length, 0)
-    y, commits = detector.values[rows[:, None], places], detector.commit[rows[:, None], places]
+    y = detector.values[rows[:, None], places]
     least = np.nan_to_num(detector.resolution[rows[:, None], places]).min(axis=1) / 2
     steps = plain_steps(y, least, NEWEST_POINTS, PLAIN_GAP, before=POINTS_BEFORE)
     changes = {}
     for place in np.flatnonzero(steps).tolist():
-        old, new, commit = y[place, :POINTS_BEFORE], y[place, POINTS_BEFORE:], commits[place].tolist()
+        old, new, newest = y[place, :POINTS_BEFORE], y[place, POINTS_BEFORE:], int(places[place, -1])
         size = float(np.median(new) - np.median(old))
         low, high = float(new.min() - old.max()), float(new.max() - old.min())
-        index, newest = commit[POINTS_BEFORE], commit[-1]
+        index = newest - NEWEST_POINTS + 1
         measure: Measure = "ratio" if detector.ratio[rows[place]] else "difference"
-        before = commit[POINTS_BEFORE - 1]
         changes[int(rows[place])] = Change(
             index,
-            before,
             index,
             index,
             size,
@@ -164,11 +156,3 @@ def _unconfirmed(detector: Detector) -> dict[int, Change]:
             confirmed=False,
         )
     return changes
-
-
-def _reports(detector: Detector, row: int) -> tuple[tuple[int, int], ...]:
-    commit = detector.commit[row]
-    return tuple(
-        (int(commit[shift.reported_as]), int(commit[shift.reported_at]))
-        for shift in sorted(detector.shifts[row], key=lambda shift: shift.reported_at)
-    )

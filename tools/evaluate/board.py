@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
-from lockstep.detect import Analysis, analyse_many
+from lockstep.detect import Analysis, continue_many
+from lockstep.detect.series_state import SeriesState
 from lockstep.processes.end_with_parent import pool
 from tools.evaluate.rivals import RIVALS, Rival, oracle
 from tools.evaluate.samples import Floats, Sample, on_scale
@@ -66,10 +67,10 @@ def fill(
     """
     outcomes: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     began = _cpu_seconds()
-    analyses = analyse_many([sample.trend for sample in samples], processes=processes)
+    found = continue_many([sample.trend for sample in samples], [None] * len(samples), processes=processes)
     seconds = _cpu_seconds() - began
-    for sample, analysis in zip(samples, analyses, strict=True):
-        outcomes[OURS][sample.kind].append(_outcome(sample, told(analysis), alarms(analysis)))
+    for sample, (analysis, state) in zip(samples, found, strict=True):
+        outcomes[OURS][sample.kind].append(_outcome(sample, told(analysis), alarms(state)))
     for rival in rivals:
         jobs = list(_rival_jobs(rival, samples, online))
         with pool(processes) as workers:
@@ -102,9 +103,10 @@ def between(values: Floats, places: Sequence[int]) -> list[Told]:
     ]
 
 
-def alarms(analysis: Analysis) -> list[Alarm]:
-    """Return each change of our detector as it was first reported online."""
-    return [Alarm(index, at) for index, at in analysis.reports]
+def alarms(state: SeriesState) -> list[Alarm]:
+    """Return each change of our detector as it was first reported online, also if later points contradict it."""
+    shifts = sorted(state.shifts, key=lambda shift: shift.reported_at)
+    return [Alarm(shift.reported_as, shift.reported_at) for shift in shifts]
 
 
 def replay(rival: Rival, values: Floats) -> list[Alarm]:

@@ -305,10 +305,9 @@ def _found_json(found: Analysis) -> str:
 
 def _found_from_json(text: str) -> Analysis:
     """Return what ``_found_json`` converted."""
-    changes, reports, levels, noise, mde, unconfirmed = json.loads(text)
+    changes, levels, noise, mde, unconfirmed = json.loads(text)
     return Analysis(
         changes=tuple(Change(*change) for change in changes),
-        reports=tuple((index, newest) for index, newest in reports),
         levels=tuple(Level(*level) for level in levels),
         noise=Noise(*noise),
         mde=mde,

@@ -102,7 +102,7 @@ class StepBuilder:
         )
         return Step(
             found,
-            before=self._facts(followed, change.last_before),
+            before=self._facts(followed, change.index - 1),
             after=after_facts,
             touched=commit_range.touched,
             own=_move(followed.own, before, after),
@@ -225,7 +225,7 @@ def _numbers_of(
     so a level of exactly zero is zero.
     """
     if followed.exact:
-        return float(followed.trend.value[change.last_before]), float(followed.trend.value[change.index])
+        return float(followed.trend.value[change.index - 1]), float(followed.trend.value[change.index])
     if change.measure == "ratio":
         return None, None
     if np.ptp(before) <= np.ptp(after):
