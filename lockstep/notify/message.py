@@ -35,26 +35,8 @@ def alert_message(alert: Tracked, site: str = "") -> Message:
     return Message(f"{again}{story.title}", "\n".join([*story.lines(), end]))
 
 
-def digest_message(
-    open_alerts: Sequence[Tracked], closed: Sequence[Tracked], muted: int, site: str = ""
-) -> Message | None:
-    """Return one message about all alerts; ``None`` if there is nothing to report.
-
-    Args:
-        open_alerts: alerts that require action.
-        closed: alerts that were closed, and improvements that were recorded, since the last digest.
-        muted: number of muted alerts, which alone are nothing to report.
-        site: address of the dashboard.
-    """
-    if not open_alerts and not closed:
-        return None
-    also = f", and {muted} muted" if muted else ""
-    body = [f"{len(open_alerts)} open{also}:"] if open_alerts else [f"Nothing is open{also}."]
-    body += [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_alerts]
-    if closed:
-        body += ["", "Closed or recorded since the last digest:"]
-        body += [f"- {status(alert)}: {headline(alert.alert)}" for alert in closed]
-    slower = sum(1 for alert in open_alerts if alert.alert.topic == "slower")
-    noun = "open alert" if len(open_alerts) == 1 else "open alerts"
-    title = f"Lockstep: {len(open_alerts)} {noun}, {slower} of them worse{also}"
-    return Message(title, "\n".join(body), "warning" if open_alerts else "info")
+def digest_message(open_alerts: Sequence[Tracked], site: str = "") -> Message:
+    """Return one message about all open alerts."""
+    rows = [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_alerts]
+    noun = "open alert" if len(rows) == 1 else "open alerts"
+    return Message(f"Lockstep: {len(rows)} {noun}", "\n".join(rows))

@@ -33,8 +33,6 @@ _LONGEST_WAIT_MS = 4 * 3_600_000
 #: A new receiver gets no messages about events that are older than this many milliseconds.
 _NEWS_MS = 7 * 86_400_000
 
-_DAY_MS = 86_400_000
-
 #: More than the alerts of every database.
 _ALL = 1_000_000
 
@@ -91,26 +89,15 @@ class Outbox:
             )
 
     def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
-        """Write a digest for each receiver that gets digests, once a day (UTC). Return the number of digests."""
+        """Write a digest of the open alerts for each receiver of digests, once a day (UTC). Return their number."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
-        everything = self._store.alerts()
         opened = self._store.page(Choice(OPEN), limit=_ALL).alerts
-        muted = sum(alert.state == "muted" for alert in everything)
-        written = 0
         with self._database.write() as connection:
-            for receiver in receivers:
-                if not receiver.digest:
-                    continue
-                query = select(OUTBOX.c.created_at).where(
-                    OUTBOX.c.receiver == receiver.key, OUTBOX.c.alert_id.is_(None)
-                )
-                # The first digest covers two days, because a daily job may be late or had nothing to report before.
-                last = max((row.created_at for row in connection.execute(query)), default=now - 2 * _DAY_MS)
-                closed = [alert for alert in everything if alert.state == "resolved" and alert.changed_at >= last]
-                message = digest_message(opened, closed, muted, site)
-                if message is not None:
-                    written += _put(connection, receiver, f"digest-{day}", None, message, now)
-        return written
+            return sum(
+                _put(connection, receiver, f"digest-{day}", None, digest_message(opened, site), now)
+                for receiver in receivers
+                if receiver.digest and opened
+            )
 
     def take(self, receivers: Sequence[Receiver], now: int) -> QueuedMessage | None:
         """Return the next message that is due, and mark it so that no other sender gets it; ``None`` if none is due."""

@@ -2,7 +2,7 @@
 
 ``LOCKSTEP_NOTIFY`` and each variable that begins with ``LOCKSTEP_NOTIFY_`` hold one or more Apprise addresses
 (https://github.com/caronc/apprise/wiki: Slack, mail, Teams, webhooks …), separated by spaces or newlines. Addresses in
-``LOCKSTEP_NOTIFY_DIGEST…`` get one digest a day instead of one message for each alert.
+``LOCKSTEP_NOTIFY_DIGEST…`` get one digest of the open alerts a day instead of one message for each alert.
 """
 
 from __future__ import annotations
