@@ -61,7 +61,6 @@ _FROM: dict[Action, frozenset[State]] = {
     "reopen": frozenset({"resolved", "muted", "acknowledged"}),
 }
 _TO: dict[Action, State] = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen": "reopened"}
-_DONE = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen": "reopened"}
 
 
 class LifecycleError(ValueError):
@@ -103,7 +102,7 @@ def step_to(state: State, act: Act, today: datetime.date) -> State:
     """
     if state not in _FROM[act.action]:
         raise LifecycleError(
-            f"an alert in the state {state} cannot be {_DONE[act.action]}; only {_joined_by_or(_FROM[act.action])} can"
+            f"an alert in the state {state} cannot be {_TO[act.action]}; only {_joined_by_or(_FROM[act.action])} can"
         )
     if not act.who.strip():
         raise LifecycleError("the action needs the name of the person: --by NAME")
@@ -137,17 +136,21 @@ def needs_no_action(alert: Alert) -> bool:
     return alert.gone or alert.old or alert.waiver is not None
 
 
-def first_state(alert: Alert, today: datetime.date) -> tuple[State, str, str, str]:
-    """Return the state, ending, actor and note with which a new alert is stored."""
+def closing(alert: Alert, archived: bool, today: datetime.date) -> Act | None:
+    """Return how the data, or thresholds.toml, close or mute an alert; ``None`` if it needs action.
+
+    Args:
+        archived: whether nobody can measure the change, because the machine is dead.
+    """
+    waiver = alert.waiver
     if alert.topic in RECORDED:
-        reason = "no action needed" if alert.topic == "faster" else "nobody has stated which direction is better"
-        return "resolved", "recorded", DATA, f"recorded; {reason}"
-    if alert.old:
-        return "resolved", "recorded", DATA, "recorded; the change is too old to be reported"
+        return Act("resolve", DATA, "its series did not become worse", ending="recorded")
     if alert.gone:
-        return "resolved", "fixed", DATA, "its series are already back at their old level"
-    if alert.waiver and alert.waiver.until is None:
-        return "resolved", "intended", FILE, alert.waiver.because
-    if alert.waiver and alert.waiver.until and alert.waiver.until >= today:
-        return "muted", "", FILE, alert.waiver.because
-    return "new", "", DATA, alert.cause.sentence
+        return Act("resolve", DATA, "its series are back at their old level", ending="fixed")
+    if waiver and waiver.until is None:
+        return Act("resolve", FILE, waiver.because, ending="intended")
+    if waiver and waiver.until and waiver.until >= today:
+        return Act("mute", FILE, waiver.because, waiver.until)
+    if archived:
+        return Act("resolve", DATA, "archived: its machine is not measured any more", ending="archived")
+    return None

@@ -21,22 +21,18 @@ from lockstep.alerts.database.matching import owners
 from lockstep.alerts.database.schema import ALERT, EVENT, MEMBER
 from lockstep.alerts.database.states_and_actions import (
     DATA,
-    FILE,
     FINAL_ENDINGS,
     LATER_COMMITS,
     OPEN,
-    RECORDED,
     Act,
-    Ending,
-    first_state,
+    State,
+    closing,
     merged,
     needs_no_action,
+    step_to,
 )
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.record.quantity import APART
-
-#: Note in the log of an alert that is archived because its machine is not measured any more.
-_SILENT = "archived: its machine is not measured any more"
 
 
 @dataclass(frozen=True)
@@ -178,9 +174,10 @@ class Sync:
         return number
 
     def _open(self, number: int, alert: Alert) -> None:
-        state, ending, who, note = first_state(alert, self.today)
-        if state in OPEN and self._is_archived(alert):
-            state, ending, note = "resolved", "archived", _SILENT
+        act = closing(alert, self._is_archived(alert), self.today)
+        if alert.old:
+            act = Act("resolve", DATA, "the change is too old to be reported", ending="recorded")
+        state: State = step_to("new", act, self.today) if act else "new"
         now = now_ms()
         values = {
             "id": number,
@@ -189,8 +186,8 @@ class Sync:
             "machine": alert.machine,
             "family": alert.family,
             "state": state,
-            "ending": ending,
-            "muted_until": alert.waiver.until if alert.waiver and state == "muted" else None,
+            "ending": (act and act.ending) or "",
+            "muted_until": act and act.until,
             "closed_at_commit": self._newest(alert.machine) if state == "resolved" else "",
             "opened_at": now,
             "changed_at": now,
@@ -199,7 +196,9 @@ class Sync:
         }
         self.changed = True
         self._new.append(values)
-        self._lines.append(log_line(number, who, "opened", state, note))
+        self._lines.append(
+            log_line(number, act.who if act else DATA, "opened", state, act.note if act else alert.cause.sentence)
+        )
         self._claim(number, alert)
         if state in OPEN:
             self.opened.append(number)
@@ -219,32 +218,23 @@ class Sync:
     def _live(self, row: Row[Any], alert: Alert) -> None:
         """Resolve, reopen or leave an alert of this analysis. Newer points may show that the change is gone, and a mute
         may have ended today."""
-        over = self._is_over(row)
+        archived = self._is_archived(alert)
         if row.state == "resolved":
-            if not self._is_archived(alert):
+            if not archived:
                 self._live_again(row, alert)
-        elif alert.topic in RECORDED:
-            self._resolve(row, "recorded", "its series did not become worse")
-        elif alert.gone:
-            self._resolve(row, "fixed", "its series are back at their old level")
-        elif alert.waiver and alert.waiver.until is None:
-            self._resolve(row, "intended", alert.waiver.because, FILE)
-        elif alert.waiver and (over or row.state in OPEN):
-            act = Act("mute", FILE, alert.waiver.because, alert.waiver.until)
+            return
+        over = row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
+        act = closing(alert, archived, self.today)
+        if act and act.ending not in (None, "archived"):
+            self._resolve(row, act)
+        elif act and (over or row.state in OPEN):
             self._perform(row, act)
-        elif self._is_archived(alert):
-            if over or row.state in OPEN:
-                self._perform(row, Act("resolve", DATA, _SILENT, ending="archived"), self._newest(row.machine))
         elif over:
             self._reopen(row, f"its mute ended on {row.muted_until}")
 
     def _is_archived(self, alert: Alert) -> bool:
         """Return whether the alert is archived because its machine is dead. Only the alert "silent" then stays open."""
         return alert.machine in self.current.dead and alert.topic != "silent"
-
-    def _is_over(self, row: Row[Any]) -> bool:
-        """Return whether the alert's mute ended yesterday or earlier."""
-        return row.state == "muted" and row.muted_until is not None and row.muted_until < self.today
 
     def _live_again(self, row: Row[Any], alert: Alert) -> None:
         if needs_no_action(alert):
@@ -272,15 +262,15 @@ class Sync:
             contradicted = "later measurements do not confirm the change"
             keys = [member.key for member in from_json(row.content).members]
             reasons = dict.fromkeys(self.current.unreported.get(key, contradicted) for key in keys)
-            self._resolve(row, "withdrawn", "; ".join(reasons))
+            self._resolve(row, Act("resolve", DATA, "; ".join(reasons), ending="withdrawn"))
         else:
             listed = row.topic == "silent" and row.machine in self.current.dead
             measured = "it is measured again, or another alert says it"
-            self._resolve(row, "fixed", "`changes` lists it with others" if listed else measured)
+            note = "`changes` lists it with others" if listed else measured
+            self._resolve(row, Act("resolve", DATA, note, ending="fixed"))
 
-    def _resolve(self, row: Row[Any], ending: Ending, note: str, who: str = DATA) -> None:
-        act = Act("resolve", who, note, ending=ending)
-        self._perform(row, act, self._newest(row.machine))
+    def _resolve(self, row: Row[Any], act: Act) -> None:
+        self._perform(row, act)
         self.resolved.append(row.id)
 
     def _reopen(self, row: Row[Any], note: str) -> None:
@@ -295,9 +285,9 @@ class Sync:
             self.owner |= dict.fromkeys(new, number)
         return len(new)
 
-    def _perform(self, row: Row[Any], act: Act, newest: str = "") -> None:
+    def _perform(self, row: Row[Any], act: Act) -> None:
         self.changed = True
-        perform(self.connection, tracked(row), act, newest, self.today)
+        perform(self.connection, tracked(row), act, self._newest(row.machine), self.today)
 
     def _newest(self, machine: str) -> str:
         return next(reversed(self.current.commits[machine]), "")
