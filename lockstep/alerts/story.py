@@ -109,7 +109,8 @@ def note_text(note: CommitNote) -> str:
 
 
 def _measured(worst: FoundChange) -> str:
-    parts = [f"noise {100 * worst.noise:.2g} % from commit to commit"] if worst.noise else []
+    ratio = worst.measure == "ratio"
+    parts = [f"noise {100 * worst.noise:.2g} % from commit to commit"] if worst.noise and ratio else []
     parts += [f"clocks {worst.clock}"] if worst.clock else []
     if worst.copied:
         words = "point beside the change is a copy" if worst.copied == 1 else "points beside the change are copies"

@@ -17,14 +17,12 @@ from rich.text import Text
 from lockstep.commands.alert_options import (
     add_names,
     add_sources,
-    check_thresholds,
     expect_names,
     names_of,
-    packages_of,
     run_analysis,
     run_verb,
 )
-from lockstep.commands.results_options import open_store, repository
+from lockstep.commands.results_options import repository
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.git import Git
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lockstep.alerts.analysis.analyse import AnalysisResult
-    from lockstep.alerts.analysis.machine_findings import MachineFindings
     from lockstep.alerts.cause.found_change import Sense
     from lockstep.alerts.model import FoundChange
     from lockstep.history.snapshot import Results
@@ -88,10 +85,9 @@ def _run(args: argparse.Namespace) -> int:
     ]
     changes = [change for change in selected if args.exact or not change.series.exact]
     changes.sort(key=lambda one: (one.series.exact, -dates[one.commit], _ORDER[one.sense], -abs(one.weight)))
-    findings = _findings(results, args)
     if args.json:
         extra = {"problems": tally(results).as_json(), "line": results.line_note}
-        print(json.dumps(_json(changes, findings) | extra))
+        print(json.dumps(_json(changes) | extra))
     else:
         _print(changes, now, args, {commit: _day(date) for commit, date in dates.items()})
         if unlisted := len(selected) - len(changes):
@@ -144,16 +140,7 @@ def _since(text: str | None, results: Results, git: Git) -> int:
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or a commit (v1.2, HEAD~5, a hash)")
 
 
-def _findings(results: Results, args: argparse.Namespace) -> dict[str, MachineFindings]:
-    """Return the findings of each machine. A machine is left out if it was analysed again meanwhile."""
-    from lockstep.alerts.analysis.latest_findings import Findings
-
-    latest = Findings(open_store(args).cache, repository(args), packages_of(args), check_thresholds(args))
-    found = {machine: latest.of_machine(results, machine) for machine in results.machines}
-    return {machine: findings for machine, findings in found.items() if findings is not None}
-
-
-def _json(changes: Sequence[FoundChange], findings: Mapping[str, MachineFindings]) -> dict[str, Any]:
+def _json(changes: Sequence[FoundChange]) -> dict[str, Any]:
     return {
         "changes": [
             {
@@ -174,19 +161,12 @@ def _json(changes: Sequence[FoundChange], findings: Mapping[str, MachineFindings
                 "unknown": change.unknown,
                 "reported_at": change.reported_at,
                 "cause": asdict(change.cause),
-                "noise": _noise(change, findings),
+                "noise": None if change.noise is None else {"scale": change.noise, "measure": change.measure},
                 "quiet": change.suppressed,
             }
             for change in changes
         ]
     }
-
-
-def _noise(change: FoundChange, findings: Mapping[str, MachineFindings]) -> dict[str, Any] | None:
-    """Return the noise of a change's series under its benchmark version; ``None`` if it is unknown."""
-    found = findings.get(change.series.machine)
-    behaviour = found.behaviour(change.series, change.version) if found else None
-    return asdict(behaviour.noise) if behaviour else None
 
 
 def _print(

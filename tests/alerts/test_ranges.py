@@ -103,7 +103,7 @@ def test_without_the_commits_nothing_is_known(line, tmp_path):
     for ends in ((commits[3], "f" * 40), ("f" * 40, commits[3]), ("f" * 40, "e" * 40), ("HEAD", commits[3])):
         assert ranges.between(*ends).unknown == "missing"
     ranges.learn([*commits, "f" * 40])
-    assert ranges.lacking(commits) != ranges.lacking([*commits, "f" * 40])
+    assert ranges.state(commits) != ranges.state([*commits, "f" * 40])
 
 
 #: A side branch that began before ``b`` and was merged after it.

@@ -116,7 +116,7 @@ def _analyse_machine(results: Results, machine: str, ranges: Ranges, file: Analy
     """
     hashes = [commit.hash for commit in results.commits(machine)]
     # The repository may have been fetched or completed since the last analysis, and then knows more ranges.
-    state, known_ranges = results.state(machine), f"{ranges.text}\n{ranges.lacking(hashes)}"
+    state, known_ranges = results.state(machine), ranges.state(hashes)
     stored = file.newest(machine, state, known_ranges)
     if stored is None:
         known = file.known(machine)
@@ -133,7 +133,10 @@ def _analysed(
     noisy = [one for one in series if not one.exact]
     detected = _detect(noisy, known)
     found: list[tuple[Followed, Sequence[Change]]] = [
-        *((replace(one, noise=state.noise), _listed(state.found)) for one, state in zip(noisy, detected, strict=True)),
+        *(
+            (replace(one, noise=state.found.noise.scale), _listed(state.found))
+            for one, state in zip(noisy, detected, strict=True)
+        ),
         *((one, one.changes) for one in series if one.exact),
     ]
     builder = StepBuilder(machine, ranges)

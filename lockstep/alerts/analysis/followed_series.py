@@ -40,7 +40,7 @@ class Followed:
         version: the index of the benchmark version, in the order of first appearance.
         copies: the points that copy the number of another commit with the same work; ``None`` if there are none.
         number: the number of the series, see ``Results.numbers``; 0 for the result of a check.
-        noise: run-to-run noise that the detector found (standard deviation of the logarithm); NaN if unknown.
+        noise: run-to-run noise that the detector found, see ``lockstep.detect.Noise``; NaN if unknown.
     """
 
     name: SeriesName

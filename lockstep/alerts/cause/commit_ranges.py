@@ -7,6 +7,7 @@ clone lists the commits down to its boundary and does not report that more commi
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -64,24 +65,19 @@ class Ranges:
         self._trees: dict[str, tuple[str, ...]] = {}
         self.between = lru_cache(maxsize=4096)(self._between)
 
-    @property
-    def text(self) -> str:
-        """A text that changes whenever the commit ranges may: with the repository, its clone depth or the packages."""
-        boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
-        return "\n".join((str(self.git.folder.resolve()), boundary, *self.packages))
-
     def learn(self, commits: Sequence[str]) -> None:
         """Find out which of these commits git does not know."""
         self._missing_commits |= set(commits) - known_commits(self.git, commits)
 
-    def lacking(self, commits: Sequence[str]) -> str:
-        """Return a digest of the commits that git does not know, which tells when stored ranges are out of date.
+    def state(self, commits: Sequence[str]) -> str:
+        """Return a text that changes whenever the ranges among these commits may; call ``learn`` with them first.
 
-        Call ``learn`` with these commits first.
+        It changes with the repository, its clone depth, the commits that it lacks, and the packages.
         """
-        return hashlib.sha256(
-            " ".join(commit for commit in commits if commit in self._missing_commits).encode()
-        ).hexdigest()[:32]
+        boundary = "no repository" if self._shallow is None else " ".join(sorted(self._shallow))
+        lacking = " ".join(commit for commit in commits if commit in self._missing_commits)
+        text = "\n".join((str(self.git.folder.resolve()), boundary, lacking, *self.packages))
+        return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
 
     def _between(self, before: str, after: str) -> Range:
         """Return the commits from ``before`` (exclusive) to ``after`` (inclusive)."""

@@ -121,7 +121,7 @@ class FoundChange:
         measure: how ``size`` and its interval are measured.
         recent: like ``left``, of the median of the series' last three points; ``None`` if unknown.
         flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
-        noise: run-to-run noise of the series, a standard deviation of the logarithm; ``None`` if unknown.
+        noise: run-to-run noise of the series, a standard deviation measured like ``size``; ``None`` if unknown.
         clock: clock state of the first run with the change; "" if unknown.
         confirmed: see ``lockstep.detect.Change``.
         copied: number of points beside the change that copy the number of another commit with the same work.
