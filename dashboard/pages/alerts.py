@@ -87,7 +87,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService)
     ) -> Any:
         choice = chosen_by(state, family or "", machine or "", owner or "", search or "")
         order: Order = sort if sort in _SORTS else "urgent"
-        page = service.alerts.page(choice, order, 0, MOST)
+        page = service.alerts.page(choice, order, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
         findings.request_analysis(store.current())
         trouble = service.trouble or findings.trouble

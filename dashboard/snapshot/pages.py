@@ -165,7 +165,7 @@ def write_pages(project: AnalysedProject, name: str, folder: Path) -> int:
         results,
         Findings(project.store.cache, project.repo, project.packages, Path(FILE)),
         project.thresholds,
-        project.alerts.page(AlertChoice(), "urgent", 0, MOST_ALERTS),
+        project.alerts.page(AlertChoice(), "urgent", MOST_ALERTS),
         {machine: project.alerts.open_on(machine, MOST_NEWS) for machine in results.machines},
         {machine: AlertService(project.alerts).muted_on(machine) for machine in results.machines},
         now_ms(),

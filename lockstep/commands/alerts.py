@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from lockstep.alerts.database.store import AlertStore
 
 
-#: Maximum number of alerts that ``list`` lists.
-_MOST_LISTED = 1_000_000
-
-
 class Alerts(Verb, Command):  # type: ignore[misc]  # asv has no types
     """List, show, acknowledge, mute, resolve and send alerts.
 
@@ -111,7 +107,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
         of_alerts = [(alert.alert.machine, alert.alert.family, alert.alert.family) for alert in store.alerts(None)]
         expect_names(args, [*of_alerts, *names_of(results or open_store(args).current())])
     choice = Choice(None if args.all else OPEN, args.family or "", args.machine or "")
-    alerts = store.page(choice, limit=_MOST_LISTED, apart=args.json).alerts
+    alerts = store.page(choice, apart=args.json).alerts
     if args.json:
         from lockstep.notify.feed import alerts_json
 

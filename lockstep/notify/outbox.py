@@ -33,9 +33,6 @@ _LONGEST_WAIT_MS = 4 * 3_600_000
 #: A new receiver gets no messages about events that are older than this many milliseconds.
 _NEWS_MS = 7 * 86_400_000
 
-#: More than the alerts of every database.
-_ALL = 1_000_000
-
 
 @dataclass(frozen=True)
 class QueuedMessage:
@@ -91,7 +88,7 @@ class Outbox:
     def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
         """Write a digest of the open alerts for each receiver of digests, once a day (UTC). Return their number."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
-        opened = self._store.page(Choice(OPEN), limit=_ALL).alerts
+        opened = self._store.page(Choice(OPEN)).alerts
         with self._database.write() as connection:
             return sum(
                 _put(connection, receiver, f"digest-{day}", None, digest_message(opened, site), now)

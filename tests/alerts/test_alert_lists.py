@@ -17,7 +17,7 @@ from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.alerts.pages_service import AlertService
 from lockstep.notify.feed import MOST_ENTRIES
 
@@ -51,7 +51,7 @@ def several(count, first=0):
 def opened(path, count):
     """Return a store of so many alerts."""
     store = AlertStore(Database(path))
-    store.sync(CurrentAlerts(several(count), {"h200": COMMITS}))
+    store.sync(AnalysisResult(several(count), {"h200": COMMITS}))
     return store
 
 
@@ -66,25 +66,20 @@ def client(store, tmp_path_factory):
     return create_app(results, AlertService(store)).server.test_client()
 
 
-def every_page(store, choice, order, most=70):
-    """Return the alerts of all pages, one page after the other."""
-    total = store.page(choice, order, limit=0).total
-    return [one for start in range(0, total, most) for one in store.page(choice, order, start, most).alerts]
-
-
 @pytest.mark.parametrize("order", ["urgent", "newest", "largest", "family"])
-def test_the_pages_together_hold_every_alert_once(store, order):
-    found = every_page(store, Choice(), order)
+def test_a_list_holds_every_alert_once_and_a_page_its_beginning(store, order):
+    found = store.page(Choice(), order).alerts
     assert len(found) == MANY
     assert {one.id for one in found} == {one.id for one in store.alerts()}
+    assert store.page(Choice(), order, 70).alerts == found[:70]
 
 
 def test_lists_are_sorted_over_all_alerts(store):
-    largest = [one.alert.members[0].size for one in every_page(store, Choice(), "largest")]
+    largest = [one.alert.members[0].size for one in store.page(Choice(), "largest").alerts]
     assert largest == sorted(largest, reverse=True)
-    newest = [one.alert.since or math.inf for one in every_page(store, Choice(), "newest")]
+    newest = [one.alert.since or math.inf for one in store.page(Choice(), "newest").alerts]
     assert newest == sorted(newest, reverse=True)
-    families = [one.alert.family for one in every_page(store, Choice(), "family")]
+    families = [one.alert.family for one in store.page(Choice(), "family").alerts]
     assert families == sorted(families)
 
 
@@ -105,7 +100,7 @@ def test_lists_are_sorted_over_all_alerts(store):
     ],
 )
 def test_a_choice_is_made_among_all_alerts(store, choice, wanted):
-    found = every_page(store, choice, "urgent")
+    found = store.page(choice, "urgent").alerts
     assert {one.id for one in found} == {one.id for one in store.alerts() if wanted(one)}
     assert store.count(choice) == (len(found), sum(one.alert.topic == "slower" for one in found))
 
@@ -128,9 +123,9 @@ def test_acknowledged_alerts_stand_below_new_ones(tmp_path):
 def test_the_version_stays_while_nothing_changes(tmp_path):
     store = opened(tmp_path / "alerts.sqlite", 6)
     before = store.version()
-    store.sync(CurrentAlerts(several(6), {"h200": COMMITS}))
+    store.sync(AnalysisResult(several(6), {"h200": COMMITS}))
     assert store.version() == before
-    store.sync(CurrentAlerts([replace(one, owner="Ada") for one in several(6)], {"h200": COMMITS}))
+    store.sync(AnalysisResult([replace(one, owner="Ada") for one in several(6)], {"h200": COMMITS}))
     assert store.version() > before
     assert store.count(Choice(owner="Ada")) == (6, 6)
 
@@ -157,7 +152,7 @@ def rows_read(do):
 
 
 def test_a_page_reads_no_more_alerts_than_it_shows(store):
-    statements, decoded = rows_read(lambda: store.page(Choice(OPEN), "largest", 20, 50))
+    statements, decoded = rows_read(lambda: store.page(Choice(OPEN), "largest", 50))
     assert decoded == 50
     assert statements <= 5
     assert rows_read(lambda: store.open_on("h200", 5))[1] == 5
@@ -239,9 +234,9 @@ def test_a_new_alert_is_not_compared_with_every_old_one(tmp_path):
     added = []
     for count in (100, 400):
         store = opened(tmp_path / f"{count}.sqlite", count)
-        again = calls(lambda store=store, count=count: store.sync(CurrentAlerts(several(count), {"h200": COMMITS})))
+        again = calls(lambda store=store, count=count: store.sync(AnalysisResult(several(count), {"h200": COMMITS})))
         found = [*several(count), *several(50, first=count)]
         added.append(
-            calls(lambda store=store, found=found: store.sync(CurrentAlerts(found, {"h200": COMMITS}))) - again
+            calls(lambda store=store, found=found: store.sync(AnalysisResult(found, {"h200": COMMITS}))) - again
         )
     assert added[1] < 1.1 * added[0]

@@ -48,7 +48,7 @@ def known(here):
 
 def listed(here, state, family="", machine="", owner="", search="", order="urgent"):
     """The list of a choice, as the page shows it."""
-    page = here.service.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, 0, alerts.MOST)
+    page = here.service.alerts.page(alerts.chosen_by(state, family, machine, owner, search), order, alerts.MOST)
     return alerts.listed(page, state, page.total, "", now_ms())
 
 

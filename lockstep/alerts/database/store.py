@@ -24,8 +24,8 @@ from lockstep.alerts.database.listing import (
 )
 from lockstep.alerts.database.schema import ALERT, CLOCK, EVENT
 from lockstep.alerts.database.states_and_actions import DATA, OPEN, Act, LifecycleError, State
-from lockstep.alerts.database.update_alerts import CurrentAlerts, Sync, Synced
-from lockstep.alerts.model import Topic
+from lockstep.alerts.database.update_alerts import Sync, Synced
+from lockstep.alerts.model import AnalysisResult, Topic
 
 
 class AlertStore:
@@ -54,10 +54,8 @@ class AlertStore:
         """Return the ``limit`` alerts that changed last, the latest change first."""
         return self._read(select(ALERT).order_by(ALERT.c.changed_at.desc(), ALERT.c.id.desc()).limit(limit))
 
-    def page(
-        self, choice: Choice, order: Order = "urgent", start: int = 0, limit: int = 100, apart: bool = False
-    ) -> Page:
-        """Return at most ``limit`` rows of a list of alerts from index ``start`` on, and the number of all rows.
+    def page(self, choice: Choice, order: Order = "urgent", limit: int | None = None, apart: bool = False) -> Page:
+        """Return the first ``limit`` rows of a list of alerts, ``None`` for all, and the number of all rows.
 
         Of the selected alerts that show the same step, the gravest is the only row, unless ``apart`` is set.
         """
@@ -65,7 +63,7 @@ class AlertStore:
         where = where if apart else [first_of_stories(where)]
         slower = func.count(case((ALERT.c.topic == "slower", 1)))
         # Sort only the numbers of the alerts, because whole rows take longer to sort.
-        numbers = select(ALERT.c.id).where(*where).order_by(*order_by(order)).offset(start).limit(limit)
+        numbers = select(ALERT.c.id).where(*where).order_by(*order_by(order)).limit(limit)
         with self.database.read() as connection:
             total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
             return Page(_numbered(connection, numbers), total, worse)
@@ -170,7 +168,7 @@ class AlertStore:
             write_log(connection, number, who, what, alert.state, note)
             _tick(connection)
 
-    def sync(self, current: CurrentAlerts, today: datetime.date | None = None) -> Synced:
+    def sync(self, current: AnalysisResult, today: datetime.date | None = None) -> Synced:
         """Update the stored alerts from an analysis: open, update, resolve and reopen alerts, and end mutes."""
         with self.database.write() as connection:
             try:
