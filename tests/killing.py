@@ -28,7 +28,7 @@ from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.record.series_name import SeriesName
 
 TOKEN = "LOCKSTEP_KILL_TOKEN"
@@ -155,7 +155,7 @@ def make_place(folder: Path, machines: int = 2, commits: int = 80, series: int =
     name = SeriesName("here", "product", "product", "twice", "M=2,K=1024,N=512", "warm", "speedup")
     ends = {"before": Facts(base), "after": Facts(head), "good": base}
     planted = step(by=2.0, name=name, between=(head,), **ends)
-    seen = CurrentAlerts(group([explained(planted)]), {"here": [base, head]})
+    seen = AnalysisResult(group([explained(planted)]), {"here": [base, head]})
     AlertStore(Database(folder / "bisect.sqlite")).sync(seen)
     return Place(folder, project, folder / "tree")
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.alerts.analysis.analyse import AnalysisResult, analyse_store
+from lockstep.alerts.analysis.analyse import analyse_store
+from lockstep.alerts.model import AnalysisResult
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds

@@ -1,9 +1,10 @@
-"""Define an alert and its parts, as an analysis reports them."""
+"""Define an alert and its parts, and the result of an analysis, which holds them."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lockstep.alerts.cause.commit_ranges import Unknown
@@ -106,3 +107,25 @@ class Alert:
         first_change = self.members[0].key if self.members else ""
         text = "\x1e".join((self.topic, self.machine, self.family, self.before, self.after, first_change))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """The alerts that an analysis found, and the changes from which they follow.
+
+    Attributes:
+        alerts: the reported changes, grouped into alerts, and the freshness alerts. Each change belongs to one alert.
+        commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
+        dead: machines that stopped while other machines continued. Their open alerts are archived until they report
+            again.
+        unreported: why a change that the analysis found is in no alert, by the key of the change.
+        changes: every change of every followed series, in the order of the series.
+        series: number of series that have a number, by machine, family and suite. Versions of a series count once.
+    """
+
+    alerts: Sequence[Alert]
+    commits: Mapping[str, Sequence[str]]
+    dead: frozenset[str] = frozenset()
+    unreported: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[FoundChange, ...] = ()
+    series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)

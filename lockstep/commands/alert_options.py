@@ -26,8 +26,8 @@ from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.suite.selection import nearest
 
 if TYPE_CHECKING:
-    from lockstep.alerts.analysis.analyse import AnalysisResult
     from lockstep.alerts.database.store import AlertStore
+    from lockstep.alerts.model import AnalysisResult
     from lockstep.history.snapshot import Results
 
 

@@ -14,14 +14,7 @@ from asv.commands import Command
 from asv.console import log
 from rich.text import Text
 
-from lockstep.commands.alert_options import (
-    add_names,
-    add_sources,
-    expect_names,
-    names_of,
-    run_analysis,
-    run_verb,
-)
+from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
 from lockstep.commands.results_options import repository
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
@@ -31,9 +24,8 @@ from lockstep.record.console import plain_table, wide_console
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lockstep.alerts.analysis.analyse import AnalysisResult
     from lockstep.alerts.cause.found_change import Sense
-    from lockstep.alerts.model import FoundChange
+    from lockstep.alerts.model import AnalysisResult, FoundChange
     from lockstep.history.snapshot import Results
 
 

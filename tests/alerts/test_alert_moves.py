@@ -16,7 +16,8 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts, Synced
+from lockstep.alerts.database.update_alerts import Synced
+from lockstep.alerts.model import AnalysisResult
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
@@ -40,7 +41,7 @@ def store(tmp_path):
 
 
 def sync(store, *steps, commits=COMMITS):
-    return store.sync(CurrentAlerts(alerts(*steps), {"h200": tuple(commits)}), TODAY)
+    return store.sync(AnalysisResult(alerts(*steps), {"h200": tuple(commits)}), TODAY)
 
 
 def moved(one, by=0, size=1.0, later=1, wider=0):

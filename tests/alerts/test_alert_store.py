@@ -22,8 +22,8 @@ from lockstep.alerts.database.connection import Database, StateError
 from lockstep.alerts.database.location import default_state
 from lockstep.alerts.database.states_and_actions import Act, LifecycleError
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts, Synced
-from lockstep.alerts.model import Alert, Waiver
+from lockstep.alerts.database.update_alerts import Synced
+from lockstep.alerts.model import Alert, AnalysisResult, Waiver
 
 TODAY = datetime.date(2026, 11, 21)
 UNTIL = TODAY + datetime.timedelta(7)
@@ -61,7 +61,7 @@ def store(url):
 
 
 def seen(*steps, upto=20, **changes):
-    return CurrentAlerts(alerts(*steps, **changes), {"h200": COMMITS[:upto]})
+    return AnalysisResult(alerts(*steps, **changes), {"h200": COMMITS[:upto]})
 
 
 def sync(store, *steps, today=TODAY, upto=20, **changes):
@@ -101,7 +101,7 @@ def test_more_cases_and_a_better_place_stay_the_same_alert(store):
 
 def test_groups_of_one_analysis_that_join_keep_all_their_series(store):
     one, two = step(9, 12), step(12, name=series(case="M=1,K=64"))
-    current = CurrentAlerts([*alerts(one), *alerts(two)], {"h200": COMMITS})
+    current = AnalysisResult([*alerts(one), *alerts(two)], {"h200": COMMITS})
     store.sync(current, TODAY)
     [joined], log = store.alerts(), store.log(1)
     assert len(joined.alert.members) == 2
@@ -249,7 +249,7 @@ def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(
     rest = {name: value for name, value in silent.items() if name != "gone"}
     suppressed = alerts(better, altered(worse, left=left), **rest)
     for _ in range(2):
-        assert store.sync(CurrentAlerts(suppressed, {"h200": COMMITS}), TODAY) == Synced()
+        assert store.sync(AnalysisResult(suppressed, {"h200": COMMITS}), TODAY) == Synced()
     assert states(store) == [("resolved", "recorded")]
     assert whats(store)[0] == "opened"
     assert "reopened" not in whats(store)
@@ -260,7 +260,7 @@ def test_a_slowdown_that_asks_nothing_of_anybody_leaves_an_improvement_recorded(
 
 def test_alerts_of_a_machine_that_was_not_looked_at_are_left_alone(store):
     sync(store, step(10))
-    store.sync(CurrentAlerts([], {"other": COMMITS}), TODAY)
+    store.sync(AnalysisResult([], {"other": COMMITS}), TODAY)
     assert states(store) == [("new", "")]
 
 
@@ -269,12 +269,12 @@ import sys
 from alerting import COMMITS, alerts, series, step
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 print("started", flush=True)
 store = AlertStore(Database(sys.argv[1]))
 steps = [step(3 + 2 * n, name=series(family=f"f{n}", case=f"M={m}")) for n in range(8) for m in range(5)]
 for round in range(int(sys.argv[2])):
-    store.sync(CurrentAlerts(alerts(*steps), {"h200": COMMITS}))
+    store.sync(AnalysisResult(alerts(*steps), {"h200": COMMITS}))
 print("done")
 """
 
@@ -401,8 +401,8 @@ def silent_machine(machine="h200"):
 def sync_silent(store, *steps, silent=True, today=TODAY, **changes):
     found = alerts(*steps, **changes)
     if not silent:
-        return store.sync(CurrentAlerts(found, {"h200": COMMITS}), today)
-    return store.sync(CurrentAlerts([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
+        return store.sync(AnalysisResult(found, {"h200": COMMITS}), today)
+    return store.sync(AnalysisResult([*found, silent_machine()], {"h200": COMMITS}, frozenset({"h200"})), today)
 
 
 @EVERYWHERE
@@ -445,6 +445,6 @@ def test_a_mute_outlives_the_silence(store):
 def test_another_machine_is_not_archived(store):
     found = alerts(step(10), step(10, name=series(machine="b200")))
     everywhere = {"h200": COMMITS, "b200": COMMITS}
-    store.sync(CurrentAlerts([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
+    store.sync(AnalysisResult([*found, silent_machine("b200")], everywhere, frozenset({"b200"})), TODAY)
     assert {one.alert.machine for one in store.alerts() if one.open and one.alert.topic == "slower"} == {"h200"}
     assert states(store)[0] == ("resolved", "archived")

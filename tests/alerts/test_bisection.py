@@ -29,7 +29,7 @@ from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.history.store import Store
 from lockstep.record.series_name import SeriesName
 
@@ -289,7 +289,7 @@ def alert_of(state, commits, *ranges, by=20.0, **changes):
         steps.append(step(good + 1, end, by=by - at, name=name, between=between, **ends, **changes))
     told = [explained(one) for one in steps]
     database = Database(state)
-    AlertStore(database).sync(CurrentAlerts(group(told, commits), {"here": commits}))
+    AlertStore(database).sync(AnalysisResult(group(told, commits), {"here": commits}))
     database.close()
 
 

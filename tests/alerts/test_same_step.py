@@ -12,7 +12,7 @@ from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import also
 from lockstep.notify.outbox import Outbox
@@ -123,7 +123,7 @@ def sync(store, machines=MACHINES):
     """Store a step of these machines, the gravest on the first, and a step of another commit."""
     steps = [step(10, by=0.3 / (place + 1), name=series(machine=name)) for place, name in enumerate(machines)]
     other = step(15, name=series(family="kda"))
-    store.sync(CurrentAlerts(alerts(*steps, other), dict.fromkeys(machines, COMMITS)))
+    store.sync(AnalysisResult(alerts(*steps, other), dict.fromkeys(machines, COMMITS)))
 
 
 def rows(store, **filters):

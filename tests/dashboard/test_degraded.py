@@ -15,7 +15,7 @@ from served import call, place
 from dashboard.server.app import create_app
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store, StoreError
 
@@ -119,7 +119,7 @@ def test_without_its_database_the_last_alerts_are_shown(tmp_path, capfd):
         stored = AlertStore(Database(url))
         service = AlertService(stored)
         client = create_app(planted.store, service).server.test_client()
-        stored.sync(CurrentAlerts(alerts(step(10)), {"h200": COMMITS}))
+        stored.sync(AnalysisResult(alerts(step(10)), {"h200": COMMITS}))
         before, families, (_, health) = shown(client)
         assert health["status"] == "ok"
         known = families["lockstep_alerts"].samples

@@ -14,7 +14,7 @@ from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
-from lockstep.alerts.database.update_alerts import CurrentAlerts
+from lockstep.alerts.model import AnalysisResult
 from lockstep.notify.deliver import deliver
 from lockstep.notify.feed import alerts_json, atom
 from lockstep.notify.message import alert_message
@@ -39,7 +39,7 @@ def store(tmp_path):
 
 
 def sync(store, *steps):
-    return store.sync(CurrentAlerts(alerts(*steps), {"h200": COMMITS}))
+    return store.sync(AnalysisResult(alerts(*steps), {"h200": COMMITS}))
 
 
 def run(store, environment, now=None):

@@ -6,7 +6,7 @@ import datetime
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, DetectedSeries, Known, MachineAnalysis
@@ -19,8 +19,7 @@ from lockstep.alerts.analysis.stopped_series import freshness, machine_reports, 
 from lockstep.alerts.cause.attribution import explained
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
-from lockstep.alerts.database.update_alerts import CurrentAlerts
-from lockstep.alerts.model import Alert, FoundChange
+from lockstep.alerts.model import Alert, AnalysisResult
 from lockstep.detect import Analysis, Change, Trend, continue_many
 from lockstep.detect.series_state import SeriesState
 from lockstep.history.cache_folder import DamagedCache, only_one
@@ -30,19 +29,6 @@ from lockstep.suite.thresholds import Thresholds
 
 #: Number of new points from which a second process is worth its start. Half a second suffices for this many points.
 PARALLEL_POINTS = 50_000
-
-
-@dataclass(frozen=True)
-class AnalysisResult(CurrentAlerts):
-    """The alerts that an analysis found, and the changes from which they follow.
-
-    Attributes:
-        changes: every change of every followed series, in the order of the series.
-        series: number of series that have a number, by machine, family and suite. Versions of a series count once.
-    """
-
-    changes: tuple[FoundChange, ...] = ()
-    series: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
 
 def analyse_store(
@@ -73,11 +59,7 @@ def analyse_store(
 
 
 def analyse_results(
-    results: Results,
-    thresholds: Thresholds,
-    ranges: Ranges,
-    now: datetime.datetime,
-    file: AnalysisFile,
+    results: Results, thresholds: Thresholds, ranges: Ranges, now: datetime.datetime, file: AnalysisFile
 ) -> AnalysisResult:
     """Find the changes and the alerts of all machines.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, text, update
@@ -31,26 +31,8 @@ from lockstep.alerts.database.states_and_actions import (
     needs_no_action,
     step_to,
 )
-from lockstep.alerts.model import Alert, FoundChange
+from lockstep.alerts.model import Alert, AnalysisResult, FoundChange
 from lockstep.record.quantity import APART
-
-
-@dataclass(frozen=True)
-class CurrentAlerts:
-    """What ``Sync`` needs from an analysis to update the stored alerts.
-
-    Attributes:
-        alerts: the reported changes, grouped into alerts, and the freshness alerts. Each change belongs to one alert.
-        commits: the measured commits of each analysed machine, oldest first. Alerts of other machines are not touched.
-        dead: machines that stopped while other machines continued. Their open alerts are archived until they report
-            again.
-        unreported: why a change that the analysis found is in no alert, by the key of the change.
-    """
-
-    alerts: Sequence[Alert]
-    commits: Mapping[str, Sequence[str]]
-    dead: frozenset[str] = frozenset()
-    unreported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +47,7 @@ class Synced:
 class Sync:
     """Updates the stored alerts from one analysis, within one transaction of the database."""
 
-    def __init__(self, connection: Connection, current: CurrentAlerts, today: datetime.date) -> None:
+    def __init__(self, connection: Connection, current: AnalysisResult, today: datetime.date) -> None:
         self.connection = connection
         self.current = current
         self.today = today
