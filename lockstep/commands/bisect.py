@@ -112,14 +112,7 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from asv.repo import get_repo
 
     from lockstep.alerts.analysis.step_facts import levels
-    from lockstep.alerts.bisection import (
-        Expected,
-        Inconclusive,
-        NotReproduced,
-        UnknownRange,
-        bisect,
-        search_range,
-    )
+    from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, UnknownRange, bisect, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.asv.worker_client import WorkerDied
 

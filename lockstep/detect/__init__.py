@@ -7,13 +7,4 @@ describes the method and its measured quality.
 from lockstep.detect.find_changes import analyse, analyse_many, continue_many
 from lockstep.detect.findings import Analysis, Change, Level, Noise, Trend
 
-__all__ = [
-    "Analysis",
-    "Change",
-    "Level",
-    "Noise",
-    "Trend",
-    "analyse",
-    "analyse_many",
-    "continue_many",
-]
+__all__ = ["Analysis", "Change", "Level", "Noise", "Trend", "analyse", "analyse_many", "continue_many"]

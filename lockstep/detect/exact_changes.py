@@ -98,12 +98,7 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
             spans.append((index - AGREEING + 1, index, now))
     size = math.log(2.0)
     return tuple(
-        _change(
-            index,
-            reported_at,
-            size if after else -size,
-            0.0 if after != now else size if after else -size,
-        )
+        _change(index, reported_at, size if after else -size, 0.0 if after != now else size if after else -size)
         for index, reported_at, after in spans
     )
 

@@ -143,16 +143,6 @@ def _unconfirmed(detector: Detector) -> dict[int, Change]:
         index = newest - NEWEST_POINTS + 1
         measure: Measure = "ratio" if detector.ratio[rows[place]] else "difference"
         changes[int(rows[place])] = Change(
-            index,
-            index,
-            index,
-            size,
-            low,
-            high,
-            SURE,
-            reported_at=newest,
-            left=size,
-            measure=measure,
-            confirmed=False,
+            index, index, index, size, low, high, SURE, reported_at=newest, left=size, measure=measure, confirmed=False
         )
     return changes

@@ -87,10 +87,7 @@ def machine_reports(machine: MachineResults) -> Iterator[Reports]:
 
 
 def freshness(
-    machine: str,
-    commits: Sequence[Commit],
-    reports: Sequence[Reports],
-    measured: Mapping[str, Collection[int]],
+    machine: str, commits: Sequence[Commit], reports: Sequence[Reports], measured: Mapping[str, Collection[int]]
 ) -> Iterator[Alert]:
     """Yield an alert for each commit of a machine at which series failed or ended.
 

@@ -133,14 +133,7 @@ def tracked(row: Row[Any]) -> Tracked:
         text = f"the content of alert {row.id} cannot be read ({type(error).__name__}: {error})"
         raise DamagedContent(text) from error
     return Tracked(
-        row.id,
-        row.fingerprint,
-        alert,
-        row.state,
-        row.ending,
-        row.muted_until,
-        row.opened_at,
-        row.changed_at,
+        row.id, row.fingerprint, alert, row.state, row.ending, row.muted_until, row.opened_at, row.changed_at
     )
 
 

@@ -66,10 +66,7 @@ Index("ix_alert_list", *(ALERT.c[name] for name in _LISTED))
 
 #: A single row, whose ``number`` grows whenever an alert or its log changes.
 CLOCK = Table(
-    "alert_clock",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("number", BigInteger, nullable=False),
+    "alert_clock", METADATA, Column("id", Integer, primary_key=True), Column("number", BigInteger, nullable=False)
 )
 
 #: One row per change of a series, with the one alert that the change belongs to.
