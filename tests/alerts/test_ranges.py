@@ -89,10 +89,10 @@ def test_both_ends_may_be_there_and_what_lies_between_not(line, tmp_path):
     git(clone, "fetch", "-q", "--depth=4", f"file://{root}", commits[13])
     assert Ranges(clone).between(commits[3], commits[13]).unknown == "unplaced"
     assert Ranges(clone).between(commits[10], commits[13]).commits == tuple(commits[11:14])
-    text = Ranges(clone).text
+    state = Ranges(clone).state(())
     git(clone, "fetch", "-q", "--unshallow", f"file://{root}", commits[13])
     assert Ranges(clone).between(commits[3], commits[13]).commits == tuple(commits[4:14])
-    assert Ranges(clone).text != text
+    assert Ranges(clone).state(()) != state
 
 
 def test_without_the_commits_nothing_is_known(line, tmp_path):
