@@ -61,11 +61,11 @@ class Evaluate(Verb, Command):  # type: ignore[misc]  # asv has no types
         # Imported here, because every start of the command loads this module.
         import numpy as np
 
-        from tools.evaluate.board import fill, shape_table, standard_table, tree_table
+        from tools.evaluate.board import board_table, fill
         from tools.evaluate.clear_steps import read_tree
         from tools.evaluate.plain_shapes import plain_shapes
         from tools.evaluate.rivals import RIVALS
-        from tools.evaluate.samples import Sample, others, standard
+        from tools.evaluate.samples import STANDARD, Sample, standard
 
         samples: list[Sample] = []
         for tree in args.trees or ():
@@ -73,16 +73,7 @@ class Evaluate(Verb, Command):  # type: ignore[misc]  # asv has no types
                 samples += read_tree(tree, Path(cache))
         for seed in args.seeds if not args.trees else ():
             rng = np.random.default_rng(seed)
-            if args.shapes:
-                count = max(1, args.series // 4)
-                samples += [*plain_shapes(rng, count), *others(rng, count)]
-            else:
-                samples += standard(rng, args.series)
-        rivals = () if args.alone else RIVALS
-        board = fill(samples, rivals=rivals, processes=args.processes, online=not args.trees)
-        tabled = tree_table if args.trees else shape_table if args.shapes else standard_table
-        console = wide_console()
-        console.print(tabled(board))
-        points = sum(len(sample.trend) for sample in samples)
-        console.print(f"lockstep: {len(samples)} series, {points} points, {board.seconds:.1f} s of CPU")
+            samples += plain_shapes(rng, max(1, args.series // 4)) if args.shapes else standard(rng, args.series)
+        board = fill(samples, rivals=() if args.alone else RIVALS, processes=args.processes, online=not args.trees)
+        wide_console().print(board_table(board, () if args.trees or args.shapes else STANDARD))
         return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lockstep.detect import Trend
 
@@ -15,8 +15,9 @@ Density = Callable[[Floats], Floats]
 
 #: Relative sizes of the steps in the standard series; 0 is a series without a step.
 SIZES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
-#: First and last commit at which the step of a series of 120 commits may lie.
-FIRST, LAST = 20, 100
+
+#: The standard series that are also scored together: all but the smallest step.
+STANDARD = ("no step", "1 %", "2 %", "3 %", "5 %", "10 %")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,6 @@ def on_scale(values: Floats) -> Floats:
     return values if np.any(values <= 0) else np.log(values)
 
 
-def label(size: float) -> str:
-    """Return the name of the standard series with a step of this relative size: "no step", "0.5 %", "3 %"."""
-    return f"{100 * size:g} %" if size else "no step"
-
-
 def standard(rng: np.random.Generator, count: int) -> list[Sample]:
     """Return series of 120 commits: 1 % noise, 2 % outliers of +5 … 20 %, 0.3 % autocorrelated drift, at most one step.
 
@@ -59,34 +55,32 @@ def standard(rng: np.random.Generator, count: int) -> list[Sample]:
     figures were derived.
     """
     samples = []
-    for size in SIZES:
-        for _ in range(count):
-            noise, steps = _usual(rng, 120), (_place(rng),) if size else ()
-            samples.append(planted(rng, label(size), noise, steps, (size,) if size else (), _usual_density))
+    for size in [size for size in SIZES for _ in range(count)]:
+        noise, steps = usual(rng, 120), (place(rng),) if size else ()
+        kind = f"{100 * size:g} %" if size else "no step"
+        samples.append(planted(rng, kind, noise, steps, (size,) if size else (), _usual_density))
     return samples
 
 
-def others(rng: np.random.Generator, count: int) -> list[Sample]:
-    """Make ``count`` series of each kind in this module that is not standard, such as with heavy tails."""
-    return [make(rng) for make in _KINDS for _ in range(count)]
+def stepping(
+    kind: str, noise: Floats, at: ArrayLike = (), by: ArrayLike = (), density: Density | None = None
+) -> Sample:
+    """Return a series of ``noise`` (log units) with steps of the log sizes ``by`` at the commits ``at``, ascending."""
+    steps, sizes = np.array(at, dtype=np.int64, ndmin=1), np.array(by, dtype=np.float64, ndmin=1)
+    y = noise + (np.arange(noise.size)[:, None] >= steps) @ sizes
+    return Sample(kind, Trend(np.exp(y)), tuple(steps.tolist()), tuple(sizes.tolist()), density)
 
 
 def planted(
     rng: np.random.Generator,
     kind: str,
     noise: Floats,
-    steps: tuple[int, ...] = (),
-    sizes: tuple[float, ...] = (),
+    steps: Sequence[int] = (),
+    sizes: Sequence[float] = (),
     density: Density | None = None,
 ) -> Sample:
     """Return a series of ``noise`` (log units) with steps of relative ``sizes``, each up or down at random."""
-    order = np.argsort(steps)
-    places = tuple(int(steps[place]) for place in order)
-    logs = tuple(float(np.log1p(sizes[place]) * rng.choice([-1, 1])) for place in order)
-    y = noise.copy()
-    for place, size in zip(places, logs, strict=True):
-        y[place:] += size
-    return Sample(kind, Trend(np.exp(y)), places, logs, density)
+    return stepping(kind, noise, steps, [np.log1p(size) * rng.choice([-1, 1]) for size in sizes], density)
 
 
 def _wandering(rng: np.random.Generator, length: int) -> Floats:
@@ -99,11 +93,13 @@ def _wandering(rng: np.random.Generator, length: int) -> Floats:
     return pushes
 
 
-def _place(rng: np.random.Generator) -> int:
-    return int(rng.integers(FIRST, LAST + 1))
+def place(rng: np.random.Generator) -> int:
+    """Return the commit of the step of a series of 120 commits."""
+    return int(rng.integers(20, 101))
 
 
-def _usual(rng: np.random.Generator, length: int) -> Floats:
+def usual(rng: np.random.Generator, length: int) -> Floats:
+    """Return the noise of the standard series."""
     outliers = (rng.random(length) < 0.02) * np.log1p(rng.uniform(0.05, 0.2, length))
     noise: Floats = rng.normal(0, 0.01, length) + outliers + _wandering(rng, length)
     return noise
@@ -115,20 +111,3 @@ def _usual_density(residuals: Floats) -> Floats:
     normal = np.exp(-0.5 * (residuals / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
     log_density: Floats = np.log(0.98 * normal + 0.02 * ((up > 0.04) & (up < 0.21)) / 0.15 + 1e-12)
     return log_density
-
-
-def _heavy(rng: np.random.Generator) -> Sample:
-    noise = 0.01 * rng.standard_t(3, 120)
-    return planted(rng, "3 %, heavy tails (t, 3)", noise, (_place(rng),), (0.03,))
-
-
-def _short(rng: np.random.Generator) -> Sample:
-    return planted(rng, "5 %, 24 commits", _usual(rng, 24), (int(rng.integers(12, 20)),), (0.05,))
-
-
-def _long(rng: np.random.Generator) -> Sample:
-    steps = tuple(int(rng.integers(first, first + 100)) for first in (50, 300, 550, 800))
-    return planted(rng, "four of 2 … 10 %, 1000 commits", _usual(rng, 1000), steps, (0.02, 0.03, 0.05, 0.1))
-
-
-_KINDS: tuple[Callable[[np.random.Generator], Sample], ...] = (_heavy, _short, _long)
