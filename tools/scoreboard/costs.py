@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lockstep.record.model import CostEstimate, Estimate, Record
+from tools.scoreboard.cells import SHOWN, line
 
 #: Mark of a cost that was not recorded.
 MISSING = "—"
@@ -17,26 +18,25 @@ _COLUMNS: Mapping[str, tuple[str, float, str, int]] = {
 }
 
 
-def costs_table(measured: Sequence[tuple[str, Mapping[str, Record]]], baseline: str, variant: str) -> Iterator[str]:
+def costs_table(measured: Sequence[tuple[str, Mapping[str, Record]]], baseline: str) -> Iterator[str]:
     """Yield the lines of a Markdown table of costs, and an empty line; nothing if no case has a cost.
 
     Args:
         measured: for each case its name and its records by variant, all from one measurement.
         baseline: the variant that ratios refer to.
-        variant: the variant to show beside the baseline.
     """
-    rows = [(case, records) for case, records in measured if records[variant].costs]
+    rows = [(case, records) for case, records in measured if records[SHOWN].costs]
     if not rows:
         return
-    pairs = [f"{name} {unit} {column}" for name, _, unit, _ in _COLUMNS.values() for column in (baseline, variant)]
+    pairs = [f"{name} {unit} {column}" for name, _, unit, _ in _COLUMNS.values() for column in (baseline, SHOWN)]
     yield f"| case | ratio in a chain | behind a kernel | {' | '.join(pairs)} |"
     yield f"|---|---:|---:|{'---:|' * len(pairs)}"
     for case, records in rows:
-        record = records[variant]
+        record = records[SHOWN]
         cells = [case, _ratio(record.speedup), _ratio(record.costs.get("behind_speedup"))]
         for quantity in _COLUMNS:
-            cells += [_number(quantity, records.get(name)) for name in (baseline, variant)]
-        yield f"| {' | '.join(cells)} |"
+            cells += [_number(quantity, records.get(name)) for name in (baseline, SHOWN)]
+        yield line(*cells)
     yield ""
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import Suite
+from tools.scoreboard.cells import L2, SHOWN, line, micro, number, over, ratio_text
 from tools.scoreboard.costs import costs_table
-from tools.scoreboard.rivals import micro, number, over, rivals_table
+from tools.scoreboard.rivals import rivals_table
 
 
 class TargetError(ValueError):
@@ -115,13 +116,11 @@ def read_targets(path: Path) -> dict[str, Targets]:
     return targets
 
 
-def read_newest(machine: Path, variant: str, l2: str, rivals: Path | None = None) -> Recorded:
+def read_newest(machine: Path, rivals: Path | None = None) -> Recorded:
     """Read the newest record of every case, by the commits' dates: older commits may have been measured later.
 
     Args:
         machine: asv's folder of results of a machine.
-        variant: the variant whose records count; only cases that have it are included.
-        l2: cache state.
         rivals: file of records that were measured beside rivals.
 
     Raises:
@@ -137,25 +136,23 @@ def read_newest(machine: Path, variant: str, l2: str, rivals: Path | None = None
     dated.sort(key=lambda pair: (pair[0], pair[1].commit))
     recorded = Recorded(machine.name, dated[-1][1])
     for _, provenance, records in dated:
-        for key, measured in _cases(provenance, records, variant, l2):
+        for key, measured in _cases(provenance, records):
             recorded.cases[key] = measured
-            if measured.records[variant].costs:
+            if measured.records[SHOWN].costs:
                 recorded.costs[key] = measured
     if rivals is not None and rivals.is_file():
-        recorded.rivals = dict(_cases(*read_records(rivals), variant, l2))
+        recorded.rivals = dict(_cases(*read_records(rivals)))
     return recorded
 
 
-def _cases(
-    provenance: Provenance, records: Iterable[Record], variant: str, l2: str
-) -> Iterator[tuple[tuple[str, str], Measured]]:
-    """Yield the measurement of each (suite, case label) that has the variant."""
+def _cases(provenance: Provenance, records: Iterable[Record]) -> Iterator[tuple[tuple[str, str], Measured]]:
+    """Yield the measurement of each (suite, case label) that has the shown variant."""
     cases: dict[tuple[str, str], dict[str, Record]] = {}
     for record in records:
-        if record.l2 == l2:
+        if record.l2 == L2:
             cases.setdefault((record.suite, record.case), {})[record.variant] = record
     for key, measured in cases.items():
-        if variant in measured and measured[variant].state == "ok":
+        if SHOWN in measured and measured[SHOWN].state == "ok":
             yield key, Measured(provenance, measured)
 
 
@@ -167,24 +164,20 @@ def _date(result: Path) -> int:
         raise RecordError(f"{result} is not a result file of asv: {error!r}") from error
 
 
-def page(
-    recorded: Recorded, suites: Iterable[Suite], targets: Mapping[str, Targets], variant: str, l2: str, command: str
-) -> str:
+def page(recorded: Recorded, suites: Iterable[Suite], targets: Mapping[str, Targets], command: str) -> str:
     """Return the page as Markdown. The same input gives the same text.
 
     Args:
         suites: the suites in the order of their sections; they give the order of the cases.
-        variant: the variant to show beside the baseline.
-        l2: cache state of the records.
         command: the command that makes the page, which the page names.
     """
-    lines = [*_head(recorded, command, l2), ""]
+    lines = [*_head(recorded, command), ""]
     for suite in suites:
-        lines += _section(suite, recorded, targets.get(suite.name, Targets()), variant)
+        lines += _section(suite, recorded, targets.get(suite.name, Targets()))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
+def _head(recorded: Recorded, command: str) -> Iterator[str]:
     newest, host = recorded.newest, recorded.newest.host
     copy, product = (newest.controls.get(name, {}).get("rate") for name in ("copy", "matmul"))
     tools = ", ".join(f"{name} {host[name]}" for name in ("torch", "triton", "cuda", "python") if host.get(name))
@@ -193,7 +186,7 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
     yield f"Made by `{command}` from `results/{recorded.machine}`; do not edit."
     yield ""
     yield f"- {host.get('gpu') or host.get('cpu', 'unknown')}, driver {host.get('driver') or 'unknown'}, {tools}"
-    yield f"- Clocks {newest.clock_state}, {l2} L2, protocol {newest.protocol}"
+    yield f"- Clocks {newest.clock_state}, {L2} L2, protocol {newest.protocol}"
     yield f"- Commit {newest.commit[:8]}, recorded {newest.recorded_at[:10]}; a case from an older commit names it"
     if isinstance(copy, float) and isinstance(product, float):
         yield "- Floor: the time for the task's bytes at the fastest copy's rate, or for its operations at the fastest"
@@ -213,76 +206,60 @@ def _head(recorded: Recorded, command: str, l2: str) -> Iterator[str]:
         yield "No cost besides the latency is recorded yet: `lockstep run --costs` records them."
 
 
-def _section(suite: Suite, recorded: Recorded, targets: Targets, variant: str) -> Iterator[str]:
+def _section(suite: Suite, recorded: Recorded, targets: Targets) -> Iterator[str]:
     """Yield the lines of a suite's section; none if no case is recorded, so a new family does not change the page."""
-    known = [(case.label, recorded.cases.get((suite.name, case.label))) for case in suite.cases]
-    measured = [(label, entry) for label, entry in known if entry is not None]
+
+    def of_suite(cases: Mapping[tuple[str, str], Measured]) -> list[tuple[str, Measured]]:
+        found = ((case.label, cases.get((suite.name, case.label))) for case in suite.cases)
+        return [(label, entry) for label, entry in found if entry is not None]
+
+    measured = of_suite(recorded.cases)
     if not measured:
         return
-    yield f"## `{suite.name}`: `{variant}` against `{suite.baseline}`"
+    yield f"## `{suite.name}`: `{SHOWN}` against `{suite.baseline}`"
     yield ""
     if targets.source:
         yield f"Headline: {targets.source}."
         yield ""
-    yield f"| case | {suite.baseline} µs | {variant} µs | ratio | floor µs | of floor | headline | target | met |"
+    yield f"| case | {suite.baseline} µs | {SHOWN} µs | ratio | floor µs | of floor | headline | target | met |"
     yield "|---|---:|---:|---|---:|---:|---|---|---|"
     for label, entry in measured:
-        record, base = entry.records[variant], entry.records.get(suite.baseline)
-        target = targets.of(label)
-        cells = [_case(label, entry, recorded), micro(base), micro(record), _ratio(record.speedup)]
-        cells += [
-            number(record.floor_s),
-            _share(record),
-            target.headline,
-            _target_text(target),
-            _met(target, record.speedup),
-        ]
-        yield f"| {' | '.join(cells)} |"
+        record, target = entry.records[SHOWN], targets.of(label)
+        times = micro(entry.records.get(suite.baseline)), micro(record), ratio_text(record.speedup)
+        share = f"{record.floor_s / record.latency.value:.0%}" if record.floor_s and record.latency else ""
+        floor = number(record.floor_s), share, target.headline
+        yield line(_case(label, entry, recorded), *times, *floor, *_judged(target, record.speedup))
     yield ""
-    with_costs = [
-        (label, recorded.costs[suite.name, label]) for label, _ in measured if (suite.name, label) in recorded.costs
-    ]
-    yield from costs_table(
-        [(_case(label, entry, recorded), entry.records) for label, entry in with_costs], suite.baseline, variant
-    )
-    beside = [(case.label, recorded.rivals.get((suite.name, case.label))) for case in suite.cases]
-    yield from rivals_table(
-        [(label, one.provenance, one.records) for label, one in beside if one], suite.baseline, variant, targets.rivals
-    )
-    yield from _geomeans(measured, targets, variant)
+    costs = [(_case(label, entry, recorded), entry.records) for label, entry in of_suite(recorded.costs)]
+    yield from costs_table(costs, suite.baseline)
+    beside = [(label, entry.provenance, entry.records) for label, entry in of_suite(recorded.rivals)]
+    yield from rivals_table(beside, suite.baseline, targets.rivals)
+    yield from _geomeans(measured, targets)
     for against in dict.fromkeys(target.against for target in targets.targets if target.against):
-        yield from _against(against, measured, targets, variant)
+        yield from _against(against, measured, targets)
     missing = len(suite.cases) - len(measured)
     if missing:
         yield f"{missing} of {len(suite.cases)} cases are not recorded."
         yield ""
 
 
-def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Targets, variant: str) -> Iterator[str]:
+def _against(against: str, measured: Sequence[tuple[str, Measured]], targets: Targets) -> Iterator[str]:
     yield f"Against `{against}` (from the two ratios to the baseline, intervals added in squares):"
     yield ""
-    yield f"| case | {against} µs | {variant} µs | ratio | target | met |"
+    yield f"| case | {against} µs | {SHOWN} µs | ratio | target | met |"
     yield "|---|---:|---:|---|---|---|"
     for label, entry in measured:
         rival, target = entry.records.get(against), targets.of(label, against)
-        if rival is None or rival.state != "ok" or target.at_least is None:
-            continue
-        ratio = over(entry.records[variant].speedup, rival.speedup)
-        cells = [
-            label,
-            micro(rival),
-            micro(entry.records[variant]),
-            _ratio(ratio),
-            _target_text(target),
-            _met(target, ratio),
-        ]
-        yield f"| {' | '.join(cells)} |"
+        if rival is not None and rival.state == "ok" and target.at_least is not None:
+            ours = entry.records[SHOWN]
+            ratio = over(ours.speedup, rival.speedup)
+            yield line(label, micro(rival), micro(ours), ratio_text(ratio), *_judged(target, ratio))
     yield ""
 
 
-def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets, variant: str) -> Iterator[str]:
+def _geomeans(measured: Sequence[tuple[str, Measured]], targets: Targets) -> Iterator[str]:
     for target in targets.targets:
-        ratios = [entry.records[variant].speedup for label, entry in measured if target.covers(label)]
+        ratios = [entry.records[SHOWN].speedup for label, entry in measured if target.covers(label)]
         values = [ratio.value for ratio in ratios if ratio is not None]
         if target.geomean is not None and values:
             mean = math.exp(sum(map(math.log, values)) / len(values))
@@ -296,28 +273,18 @@ def _case(label: str, measured: Measured, recorded: Recorded) -> str:
     return f"{label} ({measured.provenance.commit[:8]})" if older else label
 
 
-def _share(record: Record) -> str:
-    return f"{record.floor_s / record.latency.value:.0%}" if record.floor_s and record.latency else ""
-
-
-def _ratio(ratio: Estimate | None) -> str:
-    return f"{ratio.value:.3f}× ({ratio.low:.3f}–{ratio.high:.3f})" if ratio else "n/a"
-
-
-def _target_text(target: Target) -> str:
+def _judged(target: Target, ratio: Estimate | None) -> tuple[str, str]:
+    """Return a target, and whether a ratio meets it."""
     if target.at_least is None:
-        return ""
-    return f"{target.at_least:g}×" + (f" ({target.stretch:g}×)" if target.stretch else "")
-
-
-def _met(target: Target, ratio: Estimate | None) -> str:
-    if target.at_least is None or ratio is None:
-        return ""
+        return "", ""
+    text = f"{target.at_least:g}×" + (f" ({target.stretch:g}×)" if target.stretch else "")
+    if ratio is None:
+        return text, ""
     if target.stretch and ratio.value >= target.stretch:
-        return "stretch"
+        return text, "stretch"
     if ratio.value >= target.at_least:
-        return "yes"
-    return "≈" if ratio.high >= target.at_least else f"no, {1 - ratio.value / target.at_least:.1%} short"
+        return text, "yes"
+    return text, "≈" if ratio.high >= target.at_least else f"no, {1 - ratio.value / target.at_least:.1%} short"
 
 
 def _matches(pattern: str, part: str) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from lockstep.record.model import Estimate, Provenance, Record
+from tools.scoreboard.cells import SHOWN, line, micro, over, ratio_text
 
 
 def rivals_table(
     measured: Sequence[tuple[str, Provenance, Mapping[str, Record]]],
     baseline: str,
-    variant: str,
     texts: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield the lines of a Markdown table of rivals, and an empty line; nothing if no case has a rival.
@@ -19,7 +18,6 @@ def rivals_table(
     Args:
         measured: for each case its name, its provenance, and its records by variant, all from one measurement.
         baseline: the variant that ratios refer to.
-        variant: the variant to compare with each rival.
         texts: what each rival is, by variant, with the names of versions in braces.
     """
     known = [name for name in texts if any(_ran(records.get(name)) for _, _, records in measured)]
@@ -28,23 +26,23 @@ def rivals_table(
     newest = max((provenance for _, provenance, _ in measured), key=lambda one: one.recorded_at)
     what = "; ".join(f"`{name}`: {texts[name].format_map(newest.host)}" for name in known)
     yield f"Rivals ({newest.commit[:8]}, {newest.recorded_at[:10]}, {newest.host.get('gpu')}): {what}. The last columns"
-    yield f"are the time of the fastest rival over that of `{variant}`; bold where the rival wins beyond the interval."
+    yield f"are the time of the fastest rival over that of `{SHOWN}`; bold where the rival wins beyond the interval."
     yield ""
-    columns = " | ".join(f"{name} µs" for name in (baseline, *known, variant))
+    columns = " | ".join(f"{name} µs" for name in (baseline, *known, SHOWN))
     yield f"| case | {columns} | in a chain | behind a kernel |"
     yield f"|---|{'---:|' * (len(known) + 2)}---|---|"
     for case, _, records in measured:
         rivals = {name: records[name] for name in known if _ran(records.get(name))}
         if not rivals:
             continue
-        cells = [case, *(micro(records.get(name)) for name in (baseline, *known, variant))]
-        ours = records[variant]
+        cells = [case, *(micro(records.get(name)) for name in (baseline, *known, SHOWN))]
+        ours = records[SHOWN]
         chain = {name: over(ours.speedup, record.speedup) for name, record in rivals.items()}
         # Without the baseline, which a case may refuse, there is only the quotient of the times.
         cells.append(_least(chain) if ours.speedup else _quotient(ours, rivals))
         behind = {name: record.costs.get("behind_speedup") for name, record in rivals.items()}
         cells.append(_least({name: over(ours.costs.get("behind_speedup"), one) for name, one in behind.items()}))
-        yield f"| {' | '.join(cells)} |"
+        yield line(*cells)
     yield ""
 
 
@@ -67,27 +65,5 @@ def _least(ratios: Mapping[str, Estimate | None]) -> str:
         return "—"
     name = min(known, key=lambda one: known[one].value)
     ratio = known[name]
-    text = f"{ratio.value:.3f}× ({ratio.low:.3f}–{ratio.high:.3f})"
-    return f"**{text}, {name}**" if ratio.high < 1 else f"{text}, {name}"
-
-
-def over(numerator: Estimate | None, denominator: Estimate | None) -> Estimate | None:
-    """Return the ratio of two ratios to the same baseline, with its interval; ``None`` if either is ``None``."""
-    if numerator is None or denominator is None:
-        return None
-    value = numerator.value / denominator.value
-    half = math.hypot(*(math.log(ratio.high / ratio.low) / 2 for ratio in (numerator, denominator)))
-    return Estimate(value, value * math.exp(-half), value * math.exp(half))
-
-
-def micro(record: Record | None) -> str:
-    """Return a record's time in microseconds."""
-    return number(record.latency.value) if record is not None and record.latency is not None else "n/a"
-
-
-def number(seconds: float | None) -> str:
-    """Return seconds as microseconds; "" for ``None``."""
-    if seconds is None:
-        return ""
-    micros = seconds * 1e6
-    return f"{micros:.2f}" if micros < 100 else f"{micros:.0f}"
+    text = f"{ratio_text(ratio)}, {name}"
+    return f"**{text}**" if ratio.high < 1 else text
