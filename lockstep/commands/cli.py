@@ -25,6 +25,7 @@ from asv.console import log
 
 from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import ConfigError, check_config
+from lockstep.history.cache_folder import StoreError
 from lockstep.processes import extras
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
 from lockstep.processes.started_process import PRELOAD
@@ -111,7 +112,7 @@ def _status(program: str) -> int:
         return USAGE
     except BrokenPipeError:
         raise
-    except OSError as error:
+    except (OSError, StoreError) as error:
         _show_traceback(verbose)
         log.error(str(error) or type(error).__name__)
         return BROKEN

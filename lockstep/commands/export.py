@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 from asv.commands import Command
-from asv.console import log
 
 from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
@@ -35,14 +34,9 @@ class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Print the numbers and return the exit status."""
         from lockstep.history.dashboards_json import for_github_action_benchmark, for_pytorch_hud
-        from lockstep.history.store import StoreError
 
         check_locations(args)
-        try:
-            results = open_store(args).current()
-        except StoreError as error:
-            log.error(str(error))
-            return BROKEN
+        results = open_store(args).current()
         machines = sorted(results.machines)
         machine = args.machine or (machines[0] if len(machines) == 1 else "")
         if machines and machine not in machines:

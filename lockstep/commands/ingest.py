@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
-from asv.console import log
-from asv.util import UserError
 from rich.console import Console
 from rich.text import Text
 
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
-from lockstep.record.console import plain_table
+from lockstep.processes.exit_status import BAD_NEWS, OK
+from lockstep.record.console import line_console, plain_table
 
 if TYPE_CHECKING:
     from lockstep.history.snapshot import Results
@@ -42,18 +40,10 @@ class Ingest(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Read new results into the store, report them and every problem, and return the exit status."""
         from lockstep.history.problem_tally import problem_json, tally
-        from lockstep.history.store import StoreError
 
         check_locations(args)
-        try:
-            store = open_store(args)
-            done = store.refresh()
-        except StoreError as error:
-            log.error(str(error))
-            return BROKEN
-        except UserError as error:  # an error in asv's configuration
-            log.error(str(error))
-            return USAGE
+        store = open_store(args)
+        done = store.refresh()
         results = store.current()
         if args.json:
             content = asdict(done) | {"results": str(store.root), "cache": str(store.cache)}
@@ -86,25 +76,18 @@ def _machines(results: Results) -> list[dict[str, Any]]:
 def _print(results: Results, done: Refreshed) -> None:
     from lockstep.history.problem_tally import tally
 
-    console = Console()
     read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"
-    console.print(read + (f"; {done.gone} gone" if done.gone else ""), highlight=False)
+    line_console().print(read + (f"; {done.gone} gone" if done.gone else ""))
     if results.machines:
         table = plain_table(())
         for name in ("machine", "commits", "apart", "series", "newest", "clocks"):
             table.add_column(name, justify="right" if name in ("commits", "apart", "series") else "left")
         for machine in _machines(results):
             table.add_row(*(Text(str(value)) for value in machine.values()))
-        console.print(table)
-    if results.line_note:
-        console.print(results.line_note, markup=False, highlight=False, soft_wrap=True)
-    counted = tally(results)
+        Console().print(table)
+    counted, lines = tally(results), [results.line_note] if results.line_note else []
     for reason, count in counted.notes:
-        counted_notes = "1 note" if count == 1 else f"{count:,} notes"
-        console.print(
-            f"{counted_notes}: {reason} (read; --json lists them)", markup=False, highlight=False, soft_wrap=True
-        )
-    for sentence in counted.sentences(advice=""):
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    for problem in results.problems:
-        console.print(f"{problem.path}: {problem.what}", markup=False, highlight=False, soft_wrap=True)
+        lines.append(f"{'1 note' if count == 1 else f'{count:,} notes'}: {reason} (read; --json lists them)")
+    lines += [*counted.sentences(advice=""), *(f"{problem.path}: {problem.what}" for problem in results.problems)]
+    for line in lines:
+        line_console().print(line)

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 
 import pytest
 from trees import COMMIT, MACHINE, record, write_measurement
+from verb import run_verb
 
 from lockstep.commands.ingest import Ingest
 
@@ -60,6 +61,6 @@ def test_the_folder_is_the_configured_one(ingest, tmp_path):
 
 def test_a_cache_that_cannot_be_is_an_infrastructure_error(ingest, tmp_path):
     write_measurement(tmp_path / "results", [record()])
-    assert ingest("--cache", "results/cache")[0] == 3
+    assert run_verb("ingest", "--cache", "results/cache") == 3
     (tmp_path / "file").write_text("")
-    assert ingest("--cache", "file")[0] == 3
+    assert run_verb("ingest", "--cache", "file") == 3
