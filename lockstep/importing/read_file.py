@@ -45,14 +45,22 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
         content = _parsed(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}") from error
-    name = format_name or next((name for name, module in FORMATS.items() if module.recognises(content)), "")
-    if not name or not FORMATS[name].recognises(content):
+    name = format_name or next((name for name, module in FORMATS.items() if _is_of(module, content)), "")
+    if not name or not _is_of(FORMATS[name], content):
         raise UnreadableFile(f"{path} is not a file of {name or ' or '.join(FORMATS)}")
     try:
         return name, FORMATS[name].read(content, path.parent)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UnreadableFile(f"{path} is not a whole file of {name}: {what}") from error
+
+
+def _is_of(module: ModuleType, content: Any) -> bool:
+    """Return whether content is an object with the keys of a format. A file of PyTorch's HUD is a list of objects."""
+    if isinstance(content, list) != (module is pytorch_hud):
+        return False
+    entries = content if isinstance(content, list) else [content]
+    return bool(entries) and all(isinstance(entry, dict) and entry.keys() >= module.KEYS for entry in entries)
 
 
 def _parsed(text: str) -> Any:

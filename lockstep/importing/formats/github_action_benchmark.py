@@ -18,10 +18,8 @@ PREFIX = "window.BENCHMARK_DATA = "
 
 _HIGHER = ("benchmarkjs", "pytest", "customBiggerIsBetter")
 
-
-def recognises(content: Any) -> bool:
-    """Return whether the content of a JSON file is of this format."""
-    return isinstance(content, dict) and {"entries", "lastUpdate"} <= content.keys()
+#: Keys by which a file is recognised.
+KEYS = {"entries", "lastUpdate"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

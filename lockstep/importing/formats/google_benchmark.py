@@ -18,10 +18,8 @@ from lockstep.record.quantity import Better
 #: Rates that Google benchmark itself computes, with their units.
 _RATES = {"bytes_per_second": "B/s", "items_per_second": "items/s"}
 
-
-def recognises(content: Any) -> bool:
-    """Return whether the content of a JSON file is of this format."""
-    return isinstance(content, dict) and {"benchmarks", "context"} <= content.keys()
+#: Keys by which a file is recognised.
+KEYS = {"benchmarks", "context"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

@@ -30,10 +30,8 @@ _RATES = {
 
 _SAMPLES = "nv/json/bin:nv/cold/sample_times"
 
-
-def recognises(content: Any) -> bool:
-    """Return whether the content of a JSON file is of this format."""
-    return isinstance(content, dict) and {"benchmarks", "devices", "meta"} <= content.keys()
+#: Keys by which a file is recognised.
+KEYS = {"benchmarks", "devices", "meta"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

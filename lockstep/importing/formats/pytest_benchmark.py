@@ -11,10 +11,8 @@ from typing import Any
 
 from lockstep.importing.model import ForeignRun, Number, milliseconds
 
-
-def recognises(content: Any) -> bool:
-    """Return whether the content of a JSON file is of this format."""
-    return isinstance(content, dict) and {"benchmarks", "machine_info", "commit_info"} <= content.keys()
+#: Keys by which a file is recognised.
+KEYS = {"benchmarks", "machine_info", "commit_info"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

@@ -14,14 +14,8 @@ from typing import Any
 
 from lockstep.importing.model import ForeignRun, Number
 
-
-def recognises(content: Any) -> bool:
-    """Return whether the content of a JSON file is of this format."""
-    return (
-        isinstance(content, list)
-        and bool(content)
-        and all(isinstance(entry, dict) and {"benchmark", "metric"} <= entry.keys() for entry in content)
-    )
+#: Keys of each entry of the list, by which a file is recognised.
+KEYS = {"benchmark", "metric"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:
