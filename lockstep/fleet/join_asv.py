@@ -20,6 +20,9 @@ _WHOLE = ("params", "version", "started_at", "duration", "profile")
 #: A combination of parameters, each as asv writes it.
 _Combination = tuple[str, ...]
 
+#: The values of one combination, by column.
+_Entry = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class AsvResults:
@@ -32,19 +35,6 @@ class AsvResults:
 
     content: Mapping[str, Any]
     records: Mapping[Key, Record]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """The values of one combination of a benchmark's parameters, by column."""
-
-    values: Mapping[str, Any]
-
-    @property
-    def missing(self) -> bool:
-        """Whether there is no number: asv writes NaN for "n/a", and for what was not selected."""
-        result = self.values.get("result")
-        return isinstance(result, float) and math.isnan(result)
 
 
 def joined_asv(files: Sequence[AsvResults], table: Mapping[str, Mapping[str, Any]], machine: Mapping[str, str]) -> Any:
@@ -83,20 +73,20 @@ def _benchmark(name: str, files: Sequence[AsvResults], columns: list[str], entry
             rank = (
                 record is not None,
                 order(record) if record is not None else (),
-                not values.missing,
+                not _missing(values),
                 row.get("started_at") or 0,
-                _text(values.values),
+                _text(values),
             )
             if combination not in best or rank > best[combination][0]:
                 best[combination] = rank, values
-    blank = _Entry({"result": math.nan})
+    blank = {"result": math.nan}
     found = [best[one][1] if one in best else blank for one in itertools.product(*params)]
     merged: list[Any] = []
     for column in columns:
         if column in _WHOLE:
             merged.append(params if column == "params" else last.get(column))
         else:
-            listed = [one.values.get(column) for one in found]
+            listed = [one.get(column) for one in found]
             merged.append(None if all(value is None for value in listed) else listed)
     while merged and merged[-1] is None:
         merged.pop()
@@ -107,9 +97,15 @@ def _entries(row: Mapping[str, Any], columns: Collection[str]) -> dict[_Combinat
     combinations = list(itertools.product(*(row.get("params") or [])))
     lists = {name: row[name] for name in columns if name not in _WHOLE and row.get(name) is not None}
     return {
-        combination: _Entry({name: values[place] for name, values in lists.items()})
+        combination: {name: values[place] for name, values in lists.items()}
         for place, combination in enumerate(combinations)
     }
+
+
+def _missing(entry: _Entry) -> bool:
+    """Return whether there is no number: asv writes NaN for "n/a", and for what was not selected."""
+    result = entry.get("result")
+    return isinstance(result, float) and math.isnan(result)
 
 
 def _key(combination: _Combination, entry: Mapping[str, Any]) -> Key:

@@ -76,7 +76,9 @@ def merge(sources: Sequence[Path], target: Path) -> Merged:
     with locked(target):
         folders = [target, *sources]
         _merge_tables(folders, target)
-        _merge_choices(folders, target)
+        choices = Choices(target / TUNED)  # the target's choices stay: recorded times depend on them
+        for folder in folders:
+            choices.join(Choices(folder / TUNED))
         counts, unfinished, problems = Counter[bool](), list[str](), list[str]()
         for machine in sorted({path.parent.name for folder in sources for path in folder.glob("*/*.json*")}):
             _merge_clocks(folders, target, machine)
@@ -219,13 +221,6 @@ def _merge_clocks(folders: Sequence[Path], target: Path, machine: str) -> None:
     clocks = ReferenceClocks(target / machine / CLOCKS)
     for folder in folders:
         clocks.join(ReferenceClocks(folder / machine / CLOCKS))
-
-
-def _merge_choices(folders: Sequence[Path], target: Path) -> None:
-    """Merge the tuners' choices. The target's choices stay: recorded times depend on them."""
-    choices = Choices(target / TUNED)
-    for folder in folders:
-        choices.join(Choices(folder / TUNED))
 
 
 def _text(value: Any) -> str:
