@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.compare.difference import Differences
+from lockstep.compare.difference import Differences, limits
 from lockstep.compare.verdict import CHANGED, LOUDEST, quantiles
 from lockstep.detect.noise import CAUTION
 from lockstep.history.model import Floats
@@ -63,9 +63,7 @@ def _needed(differences: Differences, compared: int, caution: float, thresholds:
     """
     rows = differences.rows
     significant = np.isin(differences.verdict, _CHANGED) & ~np.isnan(differences.error)
-    confidence = np.full(len(rows), thresholds.default.confidence)
-    if thresholds.rules:
-        confidence = np.array([thresholds.of(*rows.subject(place)).confidence for place in range(len(rows))])
+    _, confidence = limits(rows, thresholds)
     half = quantiles(1 - (1 - confidence) / compared) * caution * differences.error
     mde = rows.columns["mde"]
     needed: Floats = np.where(significant, np.fmax(half, np.log1p(np.where(np.isnan(mde), 0.0, mde))), np.inf)

@@ -111,7 +111,7 @@ def compare_rows(
     quantity = _quantities(before, earlier, after, two_runs)
     old, old_error = _numbers(before, earlier, quantity)
     new, new_error = _numbers(after, np.arange(len(after)), quantity)
-    matters, confidence = _limits(after, thresholds)
+    matters, confidence = limits(after, thresholds)
     direction = np.where(quantity == _SPEEDUP, -1, after.directions(thresholds))
     better = direction < 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,7 +264,7 @@ def _at(column: NDArray[Any], places: Indices, missing: Any = math.nan) -> NDArr
     return np.where(places < 0, missing, column[places])
 
 
-def _limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
+def limits(rows: RowTable, thresholds: Thresholds) -> tuple[Floats, Floats]:
     """Return, from the thresholds of each row, the smallest relative change that matters and the confidence."""
     if not thresholds.rules:
         default = thresholds.default

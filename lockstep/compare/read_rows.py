@@ -90,7 +90,7 @@ def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
     shown = [name for name in SHARED if name in points]
     columns = {name: points[name][main] for name in (*ALWAYS, *shown)} | {"key": key[main]}
     for name in TEXTS:
-        columns[name] = _interned(columns[name]) if name in columns else _without_text(count)
+        columns[name] = _interned(columns[name]) if name in columns else np.full(count, "", dtype=object)
     for code, name in enumerate(PARTS):
         points_of_part = np.flatnonzero(part == code)
         if len(points_of_part):
@@ -125,12 +125,6 @@ def _numbers(part: Part, points: Columns, row: Indices, count: int) -> dict[str,
         column[row] = np.where(np.isnan(values), np.nan, points[end])
         columns[name] = column
     return columns
-
-
-def _without_text(count: int) -> NDArray[Any]:
-    texts = np.empty(count, dtype=object)
-    texts.fill("")
-    return texts
 
 
 def _interned(texts: NDArray[Any]) -> NDArray[Any]:
