@@ -21,7 +21,7 @@ from lockstep.history.asv_file_header import read_head, updated
 from lockstep.history.columns import MOST_SAMPLES, FilePoints
 from lockstep.history.model import STATES, Floats, Run
 from lockstep.history.problems import Problem
-from lockstep.history.series_ids import Ids, SeriesIds, digest
+from lockstep.history.series_ids import Ids, Parameters, digest, series_ids
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 
@@ -50,23 +50,23 @@ _STATS = {
 class AsvFile:
     """The content of one asv result file.
 
-    ``versions`` maps each number in the column "version" to the text of the benchmark version. The paths of
-    ``problems`` are relative to the folder of the file.
+    ``series`` and ``versions`` map the numbers in the columns of these names to the parameters of the series and to the
+    text of the benchmark version. The paths of ``problems`` are relative to the folder of the file.
     """
 
     run: Run
     points: FilePoints
+    series: Mapping[int, Parameters]
     versions: Mapping[int, str]
     problems: tuple[Problem, ...]
 
 
-def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
+def read_asv(path: Path, folders_machine: str = "") -> AsvFile:
     """Return the content of a result file, if asv's own loader would accept the file.
 
     Faulty values of a benchmark are left out or mended, and ``problems`` lists the faults.
 
     Args:
-        ids: assigns numbers to the file's series.
         folders_machine: the machine that ``machine.json`` in the same folder names; "" if unknown.
 
     Raises:
@@ -83,7 +83,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     for benchmark, values in results.items():
         shown = short_name(benchmark)
         try:
-            mended = gathered.add(shown, _by_column(columns, values), ids)
+            mended = gathered.add(shown, _by_column(columns, values))
         except Unreadable as error:
             what, reason = f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"
             problems.append(Problem(path.name, what, reason, "part"))
@@ -95,7 +95,7 @@ def read_asv(path: Path, ids: SeriesIds, folders_machine: str = "") -> AsvFile:
     points = gathered.points()
     newest = int(points["measured_at"].max(initial=0))
     run = replace(run, measured_at=newest, date=run.date or newest)
-    return AsvFile(run, points, gathered.versions, tuple(problems))
+    return AsvFile(run, points, gathered.series, gathered.versions, tuple(problems))
 
 
 def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
@@ -109,6 +109,7 @@ class _PointCollector:
     """Collects the points of a file's benchmarks, and joins them into columns at the end."""
 
     def __init__(self) -> None:
+        self.series: dict[int, Parameters] = {}
         self.versions: dict[int, str] = {}
         self._ids: list[Ids] = []
         self._sizes: list[int] = []
@@ -118,7 +119,7 @@ class _PointCollector:
         self._samples: list[Any] = []
         self._sampled = False
 
-    def add(self, benchmark: str, column: Mapping[str, Any], ids: SeriesIds) -> list[str]:
+    def add(self, benchmark: str, column: Mapping[str, Any]) -> list[str]:
         """Add the points of a benchmark. Return a description of each value that was mended.
 
         If an error is raised, nothing was added.
@@ -138,17 +139,19 @@ class _PointCollector:
         values, mended = _fitted(_listed(column, "result"), size)
         stats = {part: _fitted(_listed(column, stored), size)[0] for part, stored in _STATS.items()}
         samples, _ = _fitted(_listed(column, "samples"), size)
-        numbers = ids.of(benchmark, axes)
-        last = _last_of_each(numbers)
-        if last is not None:
+        numbers, known = series_ids(benchmark, axes)
+        if len(known) < len(numbers):
             # asv keeps the last of equal combinations, because it makes a dictionary of them.
             mended.append("a parameter has the same value twice; the last number counts")
-            numbers, values, samples = numbers[last], [values[at] for at in last], [samples[at] for at in last]
-            stats = {part: [listed[at] for at in last] for part, listed in stats.items()}
+            last = {number: place for place, number in enumerate(numbers.tolist())}
+            numbers = np.array(list(last), dtype=np.int64)
+            values, samples = ([listed[at] for at in last.values()] for listed in (values, samples))
+            stats = {part: [listed[at] for at in last.values()] for part, listed in stats.items()}
         version = column.get("version")
         text = version if isinstance(version, str) and version.isprintable() and len(version) < 300 else ""
         number = digest(text)
         self._ids.append(numbers)
+        self.series |= known
         self.versions[number] = text
         self._sizes.append(len(numbers))
         suite_match = SUITE_BENCHMARK.fullmatch(benchmark)
@@ -181,7 +184,7 @@ class _PointCollector:
             "value": value,
             "measured_at": np.repeat(np.array(started, dtype=np.int64), sizes),
         }
-        stats = {part: numbers(listed) for part, listed in self._stats.items() if any(map(_not_none, listed))}
+        stats = {part: numbers(listed) for part, listed in self._stats.items() if listed.count(None) < len(listed)}
         columns |= {part: _counts(stats[part]) for part in ("number", "repeat") if part in stats}
         columns |= {part: stats[part] for part in ("q25", "q75") if part in stats}
         if "low" in stats and "high" in stats:
@@ -191,10 +194,6 @@ class _PointCollector:
         if self._sampled:
             columns["samples"] = [sampled(samples) for samples in self._samples]
         return columns
-
-
-def _not_none(value: Any) -> bool:
-    return value is not None
 
 
 def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
@@ -216,13 +215,6 @@ def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
     return (values + [None] * (size - len(values)))[:size], [
         f"there are {comparison} values than combinations of parameters"
     ]
-
-
-def _last_of_each(numbers: Ids) -> list[int] | None:
-    """Return the index of the last occurrence of each number, in ascending order; ``None`` if all numbers differ."""
-    if len(np.unique(numbers)) == len(numbers):
-        return None
-    return sorted({number: place for place, number in enumerate(numbers.tolist())}.values())
 
 
 def numbers(values: list[Any]) -> Floats:

@@ -23,7 +23,7 @@ from lockstep.history.parquet import MOST_PARTS, write_part
 from lockstep.history.problems import Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
-from lockstep.history.series_ids import SeriesIds
+from lockstep.history.series_ids import Parameters, forget
 from lockstep.history.validation import Unreadable, read_json
 from lockstep.processes.end_with_parent import kill_group, pool, reap, start
 
@@ -37,8 +37,6 @@ _PARTS = MOST_PARTS // 2
 
 #: Bytes of files up to which this process reads alone, because other processes would take as long to start.
 _ALONE = 8 * 2**20
-
-_IDS = SeriesIds()
 
 
 @dataclass(frozen=True)
@@ -137,11 +135,12 @@ def answer_batches() -> None:
 
 def read_batch(batch: Batch) -> Manifest:
     """Read a batch of result files and write their points as one part. An unreadable file becomes a problem."""
-    _IDS.trim()
+    forget()
     points: list[FilePoints] = []
     runs: dict[str, RunRow] = {}
     problems: dict[str, Sequence[Problem]] = {}
     layouts: dict[str, str] = {}
+    series: dict[int, Parameters] = {}
     versions: dict[int, str] = {}
     machines: dict[Path, str] = {}
     for run, (path, stamp) in enumerate(batch.files.items(), batch.first_run):
@@ -155,19 +154,18 @@ def read_batch(batch: Batch) -> Manifest:
             problems[path] = [Problem(path, message, getattr(error, "reason", message))]
             continue
         problems[path] = asv.problems
+        series |= asv.series
         versions |= asv.versions
-        series = np.sort(asv.points["series"]).tobytes()
-        layout = blake2b(series, digest_size=12).hexdigest()
-        layouts[layout] = series.hex()
-        runs[path] = RunRow(run, batch.folder, layout, len(asv.points["series"]), asv.run)
-        points.append({**asv.points, "run": np.full(len(asv.points["series"]), run, np.int32)})
-    parts, known = {}, {}
-    if any(len(points_of_file["series"]) for points_of_file in points):
+        count, ids = len(asv.points["series"]), np.sort(asv.points["series"]).tobytes()
+        layout = blake2b(ids, digest_size=12).hexdigest()
+        layouts[layout] = ids.hex()
+        runs[path] = RunRow(run, batch.folder, layout, count, asv.run)
+        points.append({**asv.points, "run": np.full(count, run, np.int32)})
+    parts = {}
+    if any(row.points for row in runs.values()):
         part = write_part(points, batch.parts, batch.folder)
         parts, runs = {part.name: part}, {path: run._replace(part=part.name) for path, run in runs.items()}
-        numbers = np.unique(np.concatenate([points_of_file["series"] for points_of_file in points]))
-        known = {number: _IDS.known[number] for number in numbers.tolist()}
-    return Manifest(batch.files, runs, problems, parts, layouts, known, versions, batch.first_run + len(batch.files))
+    return Manifest(batch.files, runs, problems, parts, layouts, series, versions, batch.first_run + len(batch.files))
 
 
 def _machine_in(folder: Path) -> str:
@@ -181,9 +179,9 @@ def _machine_in(folder: Path) -> str:
 
 def _read(path: Path, location: str, stamp: Stamp, folders_machine: str) -> AsvFile:
     """Return the content of a result file and of its provenance file."""
-    asv = read_asv(path, _IDS, folders_machine)
+    asv = read_asv(path, folders_machine)
     if stamp[2:] != (0, 0):
-        asv = join_provenance(provenance_path(path), asv, _IDS)
+        asv = join_provenance(provenance_path(path), asv)
     folder = location.removesuffix(path.name)
     problems = tuple(replace(problem, path=folder + problem.path) for problem in asv.problems)
     return replace(asv, run=replace(asv.run, path=location), problems=problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
-from lockstep.history.columns import COLUMNS, blank
+from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, blank
 from lockstep.history.hex_digits import copied_words, packed, unpacked
 from lockstep.history.model import STATES, Control
 from lockstep.history.problems import Problem
-from lockstep.history.series_ids import SeriesIds, digest
+from lockstep.history.series_ids import digest, series_id
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words
 from lockstep.record.file import SUFFIX, read_records
 from lockstep.record.model import Code, Estimate, Provenance, Record
@@ -37,13 +37,10 @@ def provenance_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".json") + SUFFIX)
 
 
-def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> AsvFile:
+def join_provenance(path: Path, asv: AsvFile) -> AsvFile:
     """Return asv's file completed by the records and the facts of a provenance file.
 
     If the provenance file is faulty, asv's file is returned unchanged, with a problem.
-
-    Args:
-        ids: assigns numbers to series that only the records have.
     """
     try:
         provenance, records = read_records(plain_file(path))
@@ -55,7 +52,7 @@ def join_provenance(path: Path, asv: AsvFile, ids: SeriesIds) -> AsvFile:
         return _with_problems(asv, path, {"the file's JSON is nested too deep": 1})
     except (ValueError, OverflowError) as error:  # Unreadable, RecordError, or a sample that is not a number
         return _with_problems(asv, path, {str(error).removeprefix(str(path)).lstrip(" :,"): 1})
-    joined = _RecordMerger(asv, provenance, ids)
+    joined = _RecordMerger(asv, provenance)
     problems: Counter[str] = Counter()
     counting = {record.key: record.version for record in records}
     for record in records:
@@ -82,12 +79,12 @@ def _completed(file: AsvFile, provenance: Provenance) -> AsvFile:
     run = replace(
         file.run,
         measured_at=int(file.points["measured_at"].max(initial=0)),
-        host={str(key)[:100]: words(value)[:300] for key, value in sorted(provenance.host.items())[:100]},
+        host={words(key)[:100]: words(value)[:300] for key, value in sorted(provenance.host.items())[:100]},
         controls=_controls(provenance.controls),
         gpu_controls={packed(words(uuid)): _controls(share.controls) for uuid, share in gpus},
         clock_state=words(provenance.clock_state),
         harness=words(provenance.harness),
-        protocol=provenance.protocol if isinstance(provenance.protocol, int) else 0,
+        protocol=_count(provenance.protocol),
     )
     return replace(file, run=run)
 
@@ -96,7 +93,7 @@ def _controls(controls: Any) -> dict[str, Control]:
     if not isinstance(controls, Mapping):
         return {}
     valid = {key: entry for key, entry in list(controls.items())[:20] if isinstance(entry, Mapping)}
-    return {key: Control(finite(entry.get("seconds")), _rate(key, entry)) for key, entry in valid.items()}
+    return {words(key): Control(finite(entry.get("seconds")), _rate(key, entry)) for key, entry in valid.items()}
 
 
 def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
@@ -110,20 +107,19 @@ def _rate(control: str, entry: Mapping[str, Any]) -> float | None:
 class _RecordMerger:
     """Collects asv's points of a file, and writes provenance records over them."""
 
-    def __init__(self, asv: AsvFile, provenance: Provenance, ids: SeriesIds) -> None:
+    def __init__(self, asv: AsvFile, provenance: Provenance) -> None:
         self._asv = asv
-        self._ids = ids
+        self._series = dict(asv.series)
         self._versions = dict(asv.versions)
         self._recorded_at = _instant(provenance.recorded_at)
         self._gpu = words(provenance.host.get("gpu_uuid", ""))
         controls, unknown = _controls(provenance.controls), Control(None, None)
         self._rates = [controls.get(control, unknown).rate for control in ("copy", "matmul")]
-        self._columns: dict[str, list[Any]] = {}
-        for column, kind in COLUMNS.items():
-            stored = asv.points.get(column)
-            column_values = blank(kind, len(asv.points["series"])) if stored is None else stored
-            self._columns[column] = column_values if isinstance(column_values, list) else column_values.tolist()
-        self._place = {number: place for place, number in enumerate(self._columns["series"])}
+        count = len(asv.points["series"])
+        stored = (asv.points.get(column, blank(kind, count)) for column, kind in COLUMNS.items())
+        columns = (values if isinstance(values, list) else values.tolist() for values in stored)
+        #: The values of each point by column, by the number of its series.
+        self._points = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)}
         self._recorded: set[int] = set()
 
     def add(self, record: Record) -> None:
@@ -139,36 +135,30 @@ class _RecordMerger:
         if state == "ok" and latency is None:
             raise Unreadable("a record has the state ok but no positive latency")
         try:
-            key = [repr(name(part)) for part in (record.variant, record.case, record.l2)]
+            key = tuple(repr(name(part)) for part in (record.variant, record.case, record.l2))
             suite, version = name(record.suite), name(record.version)
         except Unreadable as error:
             raise Unreadable(f"a record is invalid: {error}") from error
-        numbers = [self._ids.number(benchmark_name(suite, quantity), key) for quantity in ("latency", "speedup")]
+        latency_id, speedup_id = (self._id(suite, quantity, key) for quantity in ("latency", "speedup"))
         version_digest = digest(version)
-        stored = (
-            self._columns["version"][place] for number in numbers if (place := self._place.get(number)) is not None
-        )
-        if any(version_id not in (version_digest, _NO_VERSION) for version_id in stored):
+        stored = {self._points[number]["version"] for number in (latency_id, speedup_id) if number in self._points}
+        if stored - {version_digest, _NO_VERSION}:
             raise Unreadable(
                 "a record has another benchmark version than asv's number, and is not shown with the number"
             )
         self._versions[version_digest] = version
         shared = self._shared(record, version_digest, speedup)
-        self._put(numbers[0], shared | _own(state, record.reason, latency, record.latency_samples))
+        self._put(latency_id, shared | _own(state, record.reason, latency, record.latency_samples))
         for quantity in COST_QUANTITIES:
-            self._put_cost(self._ids.number(benchmark_name(suite, quantity), key), quantity, record, shared)
+            # A cost that was not requested has no value.
+            number, cost = self._id(suite, quantity, key), record.costs.get(quantity)
+            estimate = _estimate(cost)
+            if estimate or (state == "failed" and number in self._points):
+                cost_values = _own("ok" if estimate else "failed", record.reason, estimate, ())
+                self._put(number, shared | _NO_RATIO | cost_values | {"epochs": _count(cost.epochs if cost else 0)})
         paired = state if state != "ok" or speedup else "na"
         reason = record.reason if paired == state else f"the baseline {record.baseline} has no number for this case"
-        self._put(numbers[1], shared | _own(paired, reason, speedup, record.speedup_samples))
-
-    def _put_cost(self, number: int, quantity: str, record: Record, shared: Mapping[str, Any]) -> None:
-        """Write one cost of a record over the point of that cost. A cost that was not requested has no value."""
-        cost = record.costs.get(quantity)
-        estimate = _estimate(cost)
-        failed = record.state == "failed" and number in self._place
-        if estimate or failed:
-            cost_values = _own("ok" if estimate else "failed", record.reason, estimate, ())
-            self._put(number, {**shared, **_NO_RATIO, **cost_values, "epochs": _count(cost.epochs if cost else 0)})
+        self._put(speedup_id, shared | _own(paired, reason, speedup, record.speedup_samples))
 
     def file(self) -> AsvFile:
         """Return the content of asv's file with the records that were added.
@@ -177,70 +167,54 @@ class _RecordMerger:
         an interrupt. If a series cannot be measured on this machine, it has a record that says so.
         """
         absent = STATES.index("na")
-        places = [
-            place
-            for place, (number, state) in enumerate(zip(self._columns["series"], self._columns["state"], strict=True))
-            if state != absent or number in self._recorded
-        ]
+        points = {
+            number: point
+            for number, point in self._points.items()
+            if point["state"] != absent or number in self._recorded
+        }
         columns = {}
         for column, kind in COLUMNS.items():
-            listed = [self._columns[column][place] for place in places]
-            columns[column] = listed if kind in ("text", "samples") else np.array(listed, blank(kind, 0).dtype)
-        return AsvFile(self._asv.run, columns, self._versions, self._asv.problems)
+            listed = [point[column] for point in points.values()]
+            columns[column] = listed if kind in ("text", "samples") else np.array(listed, DTYPES[kind])
+        series = {number: self._series[number] for number in points}
+        return AsvFile(self._asv.run, columns, series, self._versions, self._asv.problems)
+
+    def _id(self, suite: str, quantity: str, key: tuple[str, ...]) -> int:
+        """Return the number of a series, and note its parameters."""
+        benchmark = benchmark_name(suite, quantity)
+        number = series_id(benchmark, key)
+        self._series[number] = benchmark, key
+        return number
 
     def _put(self, number: int, values: Mapping[str, Any]) -> None:
-        place = self._place.get(number)
-        if place is None:
-            place = self._place[number] = len(self._columns["series"])
-            for column, kind in COLUMNS.items():
-                self._columns[column].append(blank(kind, 1)[0])
-            self._columns["series"][place] = number
+        """Write values over the point of a series, which may be new."""
+        point = self._points.setdefault(number, {**_UNKNOWN, "series": number})
         if number in self._recorded:
-            values = {**values, **self._bridge(place, values)}
+            values = {**values, **_bridge(point, values)}
         self._recorded.add(number)
-        for column, value in values.items():
-            self._columns[column][place] = value
-
-    def _bridge(self, place: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the values differ from those of another GPU, which were put in this place before."""
-        other, here = self._columns["gpu"][place], values["gpu"]
-        log = math.log(values["value"] / self._columns["value"][place])
-        if math.isnan(log) or not other or not here or other == here:
-            return {"bridge": math.nan}
-        told = f"{math.expm1(-log):+.1%} on GPU {unpacked(other)[:8]}"
-        return {"bridge": log, "note": f"{values['note']}; {told}" if values["note"] else told}
+        point.update(values)
 
     def _shared(self, record: Record, version: int, speedup: tuple[float, float, float] | None) -> dict[str, Any]:
         """Return the values that a record's latency and speedup points share."""
-        floor = finite(record.floor_s)
+        values = {column: _CLEANED[COLUMNS[column]](getattr(record, column)) for column in _OF_RECORD}
+        values |= {column: _number(getattr(record.clocks, column)) for column in _OF_CLOCKS}
         flops, size = (max(finite(cost) or 0.0, 0.0) for cost in (record.flops, record.bytes))
         ratio, low, high = speedup or (math.nan,) * 3
-        clocks = record.clocks
         copied = words(record.same_work_as)
-        note = copied_words(copied) if copied else words(record.note)
-        return {
+        return values | {
             "version": version,
             "measured_at": _instant(record.started_at) or self._recorded_at,
             "ratio": ratio,
             "ratio_low": low,
             "ratio_high": high,
-            "epochs": _count(record.epochs),
-            "mde": _number(record.mde),
             "flops": flops,
             "bytes": size,
-            "floor_s": floor if floor is not None and floor > 0 else math.nan,
-            "floor_source": words(record.floor_source),
+            "floor_s": values["floor_s"] if values["floor_s"] > 0 else math.nan,
             "bound": self._bound(flops, size),
-            "note": note,
-            "baseline": words(record.baseline),
-            "sm_mhz": _number(clocks.sm_mhz),
-            "sm_mhz_low": _number(clocks.sm_mhz_low),
-            "temperature_c": _number(clocks.temperature_c),
-            "power_w": _number(clocks.power_w),
-            "check_error": _number(record.check_error),
+            "note": copied_words(copied) if copied else values["note"],
             "worst_row": _number(getattr(record.accuracy, "row", None)),
             "deterministic": float(record.deterministic) if isinstance(record.deterministic, bool) else math.nan,
-            "clock_reasons": "\n".join(words(reason) for reason in clocks.reasons),
+            "clock_reasons": "\n".join(words(reason) for reason in record.clocks.reasons),
             "code": _code(record.code),
             "same_work_as": packed(copied),
             "gpu": packed(words(record.gpu) or self._gpu),
@@ -257,14 +231,26 @@ class _RecordMerger:
 
 _NO_VERSION = digest("")
 
+#: A point of which nothing is known.
+_UNKNOWN = {column: BLANKS[kind] for column, kind in COLUMNS.items()}
+
 #: A cost has no speedup, and the smallest detectable change of the speedup does not apply to a cost.
 _NO_RATIO = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "mde"), math.nan)
 
 
+def _bridge(point: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how values differ from those of another GPU, which the point of their series has."""
+    other, here = point["gpu"], values["gpu"]
+    log = math.log(values["value"] / point["value"])
+    if math.isnan(log) or not other or not here or other == here:
+        return {"bridge": math.nan}
+    told = f"{math.expm1(-log):+.1%} on GPU {unpacked(other)[:8]}"
+    return {"bridge": log, "note": f"{values['note']}; {told}" if values["note"] else told}
+
+
 def _own(state: str, reason: Any, estimate: tuple[float, float, float] | None, samples: Any) -> dict[str, Any]:
     value, low, high = (estimate if state == "ok" and estimate else None) or (math.nan,) * 3
-    code = next(place for place, known in enumerate(STATES) if known == state)
-    numbers = {"state": code, "value": value, "low": low, "high": high}
+    numbers = {"state": STATES.index(state), "value": value, "low": low, "high": high}
     return numbers | {"reason": words(reason), "samples": sampled(list(samples))}
 
 
@@ -309,3 +295,11 @@ def _instant(text: Any) -> int:
         return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (TypeError, ValueError, OverflowError):
         return 0
+
+
+#: Columns that a point takes from its record, and from the record's clocks.
+_OF_RECORD = ("epochs", "mde", "floor_s", "floor_source", "note", "baseline", "check_error")
+_OF_CLOCKS = ("sm_mhz", "sm_mhz_low", "temperature_c", "power_w")
+
+#: The function that validates a value, by the kind of its column.
+_CLEANED: Mapping[str, Callable[[Any], Any]] = {"number": _number, "count": _count, "text": words}

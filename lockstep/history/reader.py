@@ -72,21 +72,22 @@ class Source:
         }
         return replace(self, **arrays)
 
-    def in_order(self, runs: NDArray[Any], series: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the machine's rows among ``rows``, sorted by series, commit and rank."""
-        place, belongs = lookup(self.ids, runs)
-        rows = rows[belongs[rows]]
-        place = place[rows]
-        ordered: NDArray[np.intp] = rows[np.lexsort((self.ranks[place], self.commits[place], series[rows]))]
-        return ordered
+    def in_order(self, columns: Rows, kept: NDArray[Any]) -> Rows:
+        """Return the machine's points among the rows ``kept``, sorted by series and commit; one for each of both.
 
-    def averaged(self, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Replace repeated measurements of a commit by one row with their means. The rows must be sorted."""
-        if not self.ranks.any() or not len(columns["run"]):
-            return columns
-        commits = self.commits[lookup(self.ids, columns["run"])[0]]
-        same = np.append(False, (np.diff(commits) == 0) & (np.diff(columns["series"]) == 0))
-        return averaged(columns, same)
+        The column "run" then has indices in ``Results.runs``, and "commit" those in ``MachineIndex.commits``. Repeated
+        measurements of a commit are replaced by their means. ``columns`` is emptied, because both may be large.
+        """
+        place = np.searchsorted(self.ids, columns["run"][kept]).clip(max=len(self.ids) - 1)
+        belongs = self.ids[place] == columns["run"][kept]
+        kept, place = kept[belongs], place[belongs]
+        order = np.lexsort((self.ranks[place], self.commits[place], columns["series"][kept]))
+        kept, place = kept[order], place[order]
+        points = {name: columns.pop(name)[kept] for name in tuple(columns)}
+        points |= {"run": self.runs[place], "commit": self.commits[place]}
+        if not self.ranks.any() or not len(kept):
+            return points
+        return averaged(points, np.append(False, (np.diff(points["commit"]) == 0) & (np.diff(points["series"]) == 0)))
 
 
 #: Columns of points by name, of equal length. Texts and samples are Python objects.
@@ -125,7 +126,7 @@ class Reader:
         runs: Sequence[int] = (),
         names: Collection[str] = COLUMNS.keys(),
     ) -> Rows:
-        """Return the points of some series, or of some runs, as columns.
+        """Return the points of some series, or of some runs, as columns; see ``Source.in_order`` for their order.
 
         Args:
             series, runs: the stored numbers of the series or of the runs; give one of the two.
@@ -142,8 +143,7 @@ class Reader:
         # Convert one column at a time, so that memory never holds two copies of all columns.
         columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
         kept = np.flatnonzero(np.isin(columns["series"], series)) if few else np.arange(len(columns["run"]))
-        order = source.in_order(columns["run"], columns["series"], kept)
-        return source.averaged({name: columns.pop(name)[order] for name in tuple(columns)})
+        return source.in_order(columns, kept)
 
     def latest(self, source: Source, count: int, names: Collection[str] = COLUMNS.keys()) -> Rows:
         """Return each series' newest point.
@@ -172,7 +172,7 @@ class Reader:
             parts.append(rows if belongs.all() else {name: values[belongs] for name, values in rows.items()})
         if len(parts) == 1:
             return parts[0]
-        return {name: np.concatenate([part.pop(name) for part in parts]) for name in names} if parts else {}
+        return {name: np.concatenate([part.pop(name) for part in parts]) for name in tuple(parts[0])} if parts else {}
 
     def _ask(self, sql: str, source: Source, *parameters: list[int]) -> dict[str, Any]:
         """Return the columns that a query selects. Its first parameter is the list of the source's parts."""
@@ -220,12 +220,6 @@ def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
     for place in np.flatnonzero(~missing).tolist():
         filled[place] = data[place]
     return filled
-
-
-def lookup(rising: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the index of each value in the ascending array ``rising``, and whether the array contains the value."""
-    place = np.searchsorted(rising, values).clip(max=len(rising) - 1)
-    return place, rising[place] == values
 
 
 def _among(series: Sequence[int]) -> str:

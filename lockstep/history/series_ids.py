@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 from lockstep.history.parameter_text import parameter_texts
 
-#: Number of remembered series above which ``trim`` forgets all of them.
-_MOST_REMEMBERED = 500_000
-
 Ids = NDArray[np.int64]
+
+#: The name of a benchmark, and the values of its parameters.
+Parameters = tuple[str, tuple[str, ...]]
 
 
 def digest(text: str) -> int:
@@ -27,39 +28,32 @@ def digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-class SeriesIds:
-    """Assigns numbers to series, and remembers them because nearly every file has the same series.
+@cache
+def series_id(benchmark: str, values: tuple[str, ...]) -> int:
+    """Return the number of the series of a benchmark with these parameter values."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return digest(f"{benchmark}\n{text}")
 
-    ``known`` maps every number to the benchmark's name and the parameter values.
+
+def series_ids(benchmark: str, axes: Sequence[Sequence[Any]]) -> tuple[Ids, Mapping[int, Parameters]]:
+    """Return the number of the series for each combination of parameter values, and the parameters by number.
+
+    Args:
+        axes: the values (asv's reprs) of each parameter. Combinations come in ``itertools.product`` order. If a
+            parameter has the same value twice, the numbers of the two combinations are equal.
     """
+    return _series_ids(benchmark, tuple(map(parameter_texts, axes)))
 
-    def __init__(self) -> None:
-        self.known: dict[int, tuple[str, tuple[str, ...]]] = {}
-        self._sets: dict[tuple[Any, ...], Ids] = {}
 
-    def trim(self) -> None:
-        """Forget the numbers of all series if more than ``_MOST_REMEMBERED`` are known."""
-        if len(self.known) > _MOST_REMEMBERED:
-            self._sets.clear()
-            self.known.clear()
+@cache
+def _series_ids(benchmark: str, axes: tuple[tuple[str, ...], ...]) -> tuple[Ids, Mapping[int, Parameters]]:
+    combinations = list(itertools.product(*axes))
+    numbers = [series_id(benchmark, values) for values in combinations]
+    known = {number: (benchmark, values) for number, values in zip(numbers, combinations, strict=True)}
+    return np.array(numbers, dtype=np.int64), known
 
-    def of(self, benchmark: str, axes: Sequence[Sequence[Any]]) -> Ids:
-        """Return the number of the series for each combination of parameter values, in ``itertools.product`` order.
 
-        ``axes`` holds the values (asv's reprs) of each parameter. If a parameter has the same value twice, the numbers
-        of the two combinations are equal.
-        """
-        clean = [parameter_texts(axis) for axis in axes]
-        key = (benchmark, *clean)
-        ids = self._sets.get(key)
-        if ids is None:
-            numbers = [self.number(benchmark, values) for values in itertools.product(*clean)]
-            ids = self._sets[key] = np.array(numbers, dtype=np.int64)
-        return ids
-
-    def number(self, benchmark: str, values: Sequence[str]) -> int:
-        """Return the number of the series of a benchmark with these parameter values."""
-        text = json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-        number = digest(f"{benchmark}\n{text}")
-        self.known[number] = (benchmark, tuple(values))
-        return number
+def forget() -> None:
+    """Forget the numbers of all series, which are remembered because nearly every file has the same series."""
+    series_id.cache_clear()
+    _series_ids.cache_clear()

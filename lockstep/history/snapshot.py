@@ -26,7 +26,7 @@ from lockstep.history.model import (
     Series,
     Trend,
 )
-from lockstep.history.reader import Reader, Rows, Source, errors, log_ratios, lookup
+from lockstep.history.reader import Reader, Rows, errors, log_ratios
 from lockstep.history.row_keys import KeyIndex
 from lockstep.history.snapshot_contents import Contents
 from lockstep.timing.intervals import standard_error
@@ -168,7 +168,7 @@ class Results(Contents):
             portion = max(1, _MOST_POINTS // max(1, len(source.ids)))
             for start in range(0, len(ordered), portion):
                 rows = self._reader.rows(source, series=ordered[start : start + portion], names=_OF_TREND)
-                yield from self._trends(rows, index, source)
+                yield from self._trends(rows, index)
 
     def count(self, machine: str) -> int:
         """Return the number of a machine's series; 0 for an unknown machine."""
@@ -211,7 +211,7 @@ class Results(Contents):
         Returns:
             the columns, and three more: "rank", the index of the point's series in ``series(machine)``; "commit", an
             index into ``commits(machine)`` followed by ``apart(machine)``; "error", the standard error of log("value").
-            "version" holds indices into ``versions``.
+            "run" and "version" hold indices into ``runs`` and ``versions``.
         """
         index, names = self._of(machine), {*_IDENTITY, *names}
         if series is not None:
@@ -227,13 +227,12 @@ class Results(Contents):
             rows = self._reader.rows(source, runs=source.ids.tolist(), names=names) if place is not None else {}
         if not rows:
             return {}
-        at, _ = lookup(index.every.ids, rows["run"])
-        commits, ranks = index.every.commits[at], index.ranks(rows["series"]).astype(np.int32)
+        ranks = index.ranks(rows["series"]).astype(np.int32)
         rows["error"] = errors(rows)
         rows["version"] = self._version_places(rows["version"])
-        order = np.lexsort((commits, ranks))
+        order = np.lexsort((rows["commit"], ranks))
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
-        return columns | {"rank": ranks[order], "commit": commits[order]}
+        return columns | {"rank": ranks[order]}
 
     def _version_places(self, versions: NDArray[np.int64]) -> Ints:
         return np.searchsorted(self._version_ids, versions).astype(np.int32)
@@ -268,12 +267,9 @@ class Results(Contents):
         page = {name: values[start : start + count] for name, values in columns.items()}
         return list(self.points_of(machine, page)), len(columns.get("series", ()))
 
-    def _trends(self, rows: Rows, index: MachineIndex, source: Source) -> Iterator[Trend]:
+    def _trends(self, rows: Rows, index: MachineIndex) -> Iterator[Trend]:
         """Yield a ``Trend`` for each series of some rows, which are sorted by series and commit."""
-        place, _ = lookup(source.ids, rows["run"])
         columns: Rows = {name: rows[name] for name in _UNCHANGED} | {
-            "commit": source.commits[place],
-            "run": source.runs[place],
             "version": self._version_places(rows["version"]),
             "error": errors(rows),
             "log_ratio": log_ratios(rows),
@@ -288,14 +284,13 @@ class Results(Contents):
 
     def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
         """Yield a ``Point`` for each of some rows."""
-        runs = index.every.runs[lookup(index.every.ids, rows["run"])[0]]
         states = [STATES[state] for state in rows["state"].tolist()]
         columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
         columns |= {name: rows[name].tolist() for name in _AS_STORED}
         columns |= {
             "series": [index.series[series] for series in rows["series"].tolist()],
             "commit": rows["commit"].tolist(),
-            "run": [self.runs[run] for run in runs.tolist()],
+            "run": [self.runs[run] for run in rows["run"].tolist()],
             "state": states,
             "version": [self.versions[version] for version in rows["version"].tolist()],
             "error": _known(rows["error"]),
@@ -317,10 +312,9 @@ class Results(Contents):
 #: Columns that name a point, and those from which its number and its error follow.
 _IDENTITY = ("series", "run", "version", "state", "value", "low", "high", "epochs", "same_work_as", "gpu")
 
-#: Columns of a trend that are stored as they are.
-_UNCHANGED = ("state", "value", "low", "high", "mde", "number", "repeat", "same_work_as", "gpu", "bridge")
-
+#: The stored columns that a trend needs, and those that it takes as they are.
 _OF_TREND = (*_IDENTITY, "ratio", "ratio_low", "ratio_high", "mde", "number", "repeat", "bridge")
+_UNCHANGED = [field.name for field in fields(Trend)[2:] if field.name in ("commit", *_OF_TREND)]
 
 #: Maximum number of points in memory while trends are read. A point takes about 200 bytes.
 _MOST_POINTS = 300_000
@@ -328,15 +322,9 @@ _MOST_POINTS = 300_000
 #: Number of points that are made together. It limits the memory for their columns, which are lists of objects.
 _AT_ONCE = 4096
 
-_NUMBERS = (
-    *("value", "low", "high", "mde", "q25", "q75", "floor_s"),
-    *("sm_mhz", "sm_mhz_low", "temperature_c", "power_w"),
-    *("check_error", "worst_row", "deterministic"),
-)
-_AS_STORED = (
-    *("number", "repeat", "epochs", "note", "baseline", "flops", "bytes"),
-    *("floor_source", "bound", "code", "measured_at"),
-)
+#: Columns of a point in which NaN becomes ``None``, and those that are as they are stored.
+_NUMBERS = [name for name, kind in COLUMNS.items() if kind == "number" and name not in ("flops", "bytes")]
+_AS_STORED = [name for name, kind in COLUMNS.items() if kind in ("count", "time", "text")] + ["flops", "bytes"]
 
 
 def _known(numbers: NDArray[np.float64]) -> list[float | None]:
