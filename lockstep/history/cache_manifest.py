@@ -7,17 +7,19 @@ files are read again.
 
 from __future__ import annotations
 
-import json
 import secrets
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.line import Line
-from lockstep.history.model import Commit, Control, Run
+from lockstep.history.model import Run
 from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
 
@@ -116,18 +118,19 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Replace the file ``path`` by this manifest."""
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
-        text = json.dumps(content, default=_as_dict, separators=(",", ":")).encode()
+        text = _json().dump_json(self)
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(b"%08x\n" % zlib.crc32(text) + text)
         temporary.replace(path)
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
 _BY_PATH = ("files", "runs", "problems")
+
+
+@cache
+def _json() -> TypeAdapter[Manifest]:
+    """Return the converter between manifests and JSON."""
+    return TypeAdapter(Manifest)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -140,39 +143,4 @@ def read_manifest(path: Path) -> Manifest:
     checksum, _, text = path.read_bytes().partition(b"\n")
     if checksum != b"%08x" % zlib.crc32(text):
         raise DamagedCache(f"{path.name} has another checksum")
-    content = json.loads(text, object_hook=_Shared())
-    line = content["line"]
-    return Manifest(
-        **content
-        | {
-            "files": {name: tuple(stamp) for name, stamp in content["files"].items()},
-            "runs": {name: _row(*row) for name, row in content["runs"].items()},
-            "problems": {name: [Problem(**one) for one in found] for name, found in content["problems"].items()},
-            "parts": {name: Part(*part) for name, part in content["parts"].items()},
-            "series": {int(number): (name, tuple(values)) for number, (name, values) in content["series"].items()},
-            "versions": {int(number): text for number, text in content["versions"].items()},
-            "line": Line(tuple(Commit(**at) for at in line["commits"]), line["note"]),
-            "tables": {name: tuple(stamp) for name, stamp in content["tables"].items()},
-        }
-    )
-
-
-class _Shared:
-    """Returns one object for equal objects of texts, such as the facts of a host. It saves memory for each run."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
-
-    def __call__(self, read: dict[str, Any]) -> dict[str, Any]:
-        texts = all(isinstance(value, str) for value in read.values())
-        return self._known.setdefault(tuple(read.items()), read) if texts else read
-
-
-def _row(number: int, folder: str, layout: str, points: int, run: dict[str, Any], part: str) -> RunRow:
-    run["controls"] = _controls(run["controls"])
-    run["gpu_controls"] = {int(gpu): _controls(measured) for gpu, measured in run["gpu_controls"].items()}
-    return RunRow(number, folder, layout, points, Run(**run), part)
-
-
-def _controls(read: Mapping[str, Any]) -> Mapping[str, Control]:
-    return {name: Control(**control) for name, control in read.items()}
+    return _json().validate_json(text)

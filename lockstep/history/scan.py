@@ -71,7 +71,7 @@ def scan(root: Path) -> Scan:
         folders[Path(folder)] = stamp_of(Path(folder))
         entries = list(_entries(folder, short_name(location or root.name), problems))
         names = {entry.name: entry for entry in entries}
-        if TABLE in names and names[TABLE].is_file(follow_symlinks=not location):
+        if TABLE in names and location.isprintable() and names[TABLE].is_file(follow_symlinks=not location):
             tables[f"{location}/{TABLE}" if location else TABLE] = _stamp(names[TABLE])
         if location.count("/") == 0 < len(location) or _MACHINE in names:
             _files(location, names, files, problems)

@@ -6,10 +6,10 @@ from __future__ import annotations
 #: extra alone lists the shared packages.
 EXTRAS = {
     "gpu": {"torch", "triton"},
-    "history": {"apprise", "duckdb", "sqlalchemy"},
+    "history": {"apprise", "duckdb", "pydantic", "sqlalchemy"},
     "dashboard": {
         *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter"),
-        *("plotly", "prometheus_client", "pydantic", "waitress"),
+        *("plotly", "prometheus_client", "waitress"),
     },
     "postgresql": {"psycopg"},
     "remote": {"fsspec"},

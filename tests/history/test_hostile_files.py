@@ -189,3 +189,18 @@ def test_old_files_that_asv_cannot_convert_say_what_to_do(tmp_path):
     path.write_text('{"version": 1, "results": {}}')
     [problem] = Store.open(tmp_path, cache=tmp_path.parent / "old-cache").current().problems
     assert "asv update" in problem.what
+
+
+def test_texts_and_numbers_that_the_cache_cannot_hold(tmp_path):
+    path = write_measurement(tmp_path / "results", [record()])
+    beside = path.with_name(path.name.replace(".json", ".provenance.jsonl"))
+    head, *lines = beside.read_text().splitlines()
+    broken = json.loads(head) | {"protocol": 10**400, "host": {"\ud800": "\ud800"}, "controls": {"\ud800": {}}}
+    beside.write_text("\n".join([json.dumps(broken), *lines]))
+    folder = tmp_path / "results" / b"\xff".decode("utf-8", "surrogateescape")
+    folder.mkdir()
+    (folder / "benchmarks.json").write_text("{}")
+    (folder / "machine.json").write_text("{}")
+    for _ in range(2):  # the cache is written, and read by another process
+        results = Store.open(tmp_path / "results", cache=tmp_path / "cache").current()
+        assert results.at(COMMIT)[0].run.host == {"?": "?"}
