@@ -90,8 +90,7 @@ def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: 
     commits = tuple(c for c in narrowest.between if c in shared) or narrowest.between
     before = _latest_before([change.before for change in known], commits, position) or narrowest.before
     old = all(change.too_old for change in changes)
-    moved = worst.best_moved if topic == "slower" and not old else None
-    as_fast = moved is not None and moved <= worst.min_effect
+    best_moved, best_takes = _best(worst) if topic == "slower" and not old else (None, "")
     return Alert(
         topic=topic,
         machine=machine,
@@ -106,9 +105,16 @@ def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: 
         old=old,
         waiver=_waiver(urgent),
         unknown=narrowest.unknown,
-        best_moved=(moved if moved < -worst.min_effect else 0.0) if moved is not None and as_fast else None,
-        best_takes=worst.best_takes if as_fast else "",
+        best_moved=best_moved,
+        best_takes=best_takes,
     )
+
+
+def _best(worst: FoundChange) -> tuple[float | None, str]:
+    """Return ``Alert.best_moved`` and ``Alert.best_takes``, given the worst series of a slowdown."""
+    if worst.best_moved is None or worst.best_moved > worst.min_effect:
+        return None, ""
+    return (worst.best_moved if worst.best_moved < -worst.min_effect else 0.0), worst.best_takes
 
 
 #: The topic of an alert by the sense of its first series, and the order of the senses.
