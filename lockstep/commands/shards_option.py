@@ -94,7 +94,7 @@ def launch(launcher: Launcher, jobs: Sequence[Job], results: Path) -> int:
         except KeyboardInterrupt:
             interrupted = True
             launcher.stop()
-    status = report(merge(launcher.collect(), results))
+    status = report(merge([job.folder for job in jobs if job.folder.is_dir()], results))
     if interrupted:
         raise UserError("Interrupted.")
     for job in jobs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -17,35 +16,25 @@ _CASE = re.compile(
 )
 
 
-class FleetProgress:
+class FleetProgress(Progress):
     """Shows one line for each shard on a terminal; elsewhere prints the lines of progress with the shard's number."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._tasks: dict[Shard, TaskID] = {}
-
-    def __enter__(self) -> FleetProgress:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
+        super().__init__(*columns, console=console, disable=not console.is_terminal)
+        self._bars: dict[Shard, TaskID] = {}
 
     def show(self, news: News) -> None:
         """Show a line or the end of a job."""
         shard = news.job.shard
-        if shard not in self._tasks:
-            self._tasks[shard] = self._bars.add_task(f"shard {shard.place}", total=None)
+        if shard not in self._bars:
+            self._bars[shard] = self.add_task(f"shard {shard.place}", total=None)
         case = _CASE.search(news.line)
         if case:
             done, total = int(case["done"]), int(case["total"])
             before = (int(case["nth"] or 1) - 1) * total
-            self._bars.update(
-                self._tasks[shard],
+            self.update(
+                self._bars[shard],
                 description=f"shard {shard.place} {case['commit']}",
                 completed=before + done,
                 total=int(case["commits"] or 1) * total,
@@ -53,8 +42,8 @@ class FleetProgress:
         important = news.line.lstrip().startswith(("failed:", "Interrupted", "Marked"))
         if news.status is not None:
             self._print(shard, f"ended with status {news.status}" if news.status else "done")
-        elif important or (case and not self._console.is_terminal):
+        elif important or (case and not self.console.is_terminal):
             self._print(shard, news.line.strip())
 
     def _print(self, shard: Shard, text: str) -> None:
-        self._console.print(f"shard {shard.place}: {text}", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(f"shard {shard.place}: {text}", markup=False, highlight=False, soft_wrap=True)

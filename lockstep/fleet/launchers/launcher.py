@@ -54,6 +54,3 @@ class Launcher(Protocol):
 
     def stop(self) -> None:
         """Interrupt the jobs, as Ctrl-C does, and wait until they have saved what they measured."""
-
-    def collect(self) -> Sequence[Path]:
-        """Return the folders to merge, on this machine."""

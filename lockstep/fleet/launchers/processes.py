@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from lockstep.fleet.launchers.launcher import Job, News
 from lockstep.processes.end_with_parent import kill_group, start, tied
@@ -22,7 +21,6 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: dict[Job, subprocess.Popen[bytes]] = {}
-        self._jobs: list[Job] = []
         self._news: queue.Queue[News] = queue.Queue()
 
     def start(self, jobs: Sequence[Job]) -> None:
@@ -32,7 +30,6 @@ class Processes:
             command = tied([sys.executable, "-u", "-m", "lockstep", *job.words])
             process = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self._running[job] = process
-            self._jobs.append(job)
             threading.Thread(target=self._read, args=(job, process), daemon=True).start()
 
     def watch(self) -> Iterator[News]:
@@ -52,10 +49,6 @@ class Processes:
                 process.wait(_SAVING_S)
             except subprocess.TimeoutExpired:
                 kill_group(process)
-
-    def collect(self) -> Sequence[Path]:
-        """Return the folders of the jobs that exist."""
-        return [job.folder for job in self._jobs if job.folder.is_dir()]
 
     def _read(self, job: Job, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None

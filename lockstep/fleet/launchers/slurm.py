@@ -78,10 +78,6 @@ class Slurm:
             time.sleep(_LOOK_S)
         run(["scancel", self._array])
 
-    def collect(self) -> Sequence[Path]:
-        """Return the folders of the tasks that exist, on the shared disk."""
-        return [job.folder for job in self._jobs if job.folder.is_dir()]
-
     def _listed(self) -> set[int] | None:
         """Return the numbers of the tasks that wait or run; ``None`` while the scheduler does not answer."""
         command = ["squeue", "--noheader", "--array", "--format=%K", f"--jobs={self._array}"]
