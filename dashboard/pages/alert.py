@@ -23,6 +23,7 @@ from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, 
 from dashboard.pages.series_data import chart, view
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible
@@ -89,7 +90,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
         tracked, events = service.alerts.alert(number), service.alerts.log(number)
         can = possible(tracked.state) | (ENDINGS.keys() if "resolve" in possible(tracked.state) else set())
         return (
-            body(tracked, results, scheme, same_step=service.alerts.same_step(tracked)),
+            body(
+                tracked,
+                results,
+                scheme,
+                findings.of_machine(results, tracked.alert.machine),
+                same_step=service.alerts.same_step(tracked),
+            ),
             history(events),
             *(name not in can for name in ACTIONS),
         )
@@ -122,11 +129,17 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService,
 
 
 def body(
-    tracked: Tracked, results: Results, scheme: Scheme, source: bool = True, same_step: Sequence[Tracked] = ()
+    tracked: Tracked,
+    results: Results,
+    scheme: Scheme,
+    findings: MachineFindings | None = None,
+    source: bool = True,
+    same_step: Sequence[Tracked] = (),
 ) -> list[Any]:
     """Return the story of an alert: what, since when, why, who, what next, and the chart.
 
     Args:
+        findings: the machine's findings, which know the other steps of the series; ``None`` while they are unknown.
         source: whether a server can answer with the source before and after.
         same_step: the other alerts that show the same step.
     """
@@ -149,7 +162,7 @@ def body(
         parts.append(html.Div(copy, className="counts"))
     if alert.members:
         keys = keys_by_name(results, alert.machine)
-        parts += _charts(results, alert, _key_of(alert.members[0].series, keys), scheme)
+        parts += _charts(results, alert, _key_of(alert.members[0].series, keys), scheme, findings)
         rows = [_series_row(member, alert, _key_of(member.series, keys)) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     parts += [*since(story, alert, results), *why(story, alert, source)]
@@ -193,10 +206,12 @@ def _last_measured(results: Results, alert: Alert) -> str:
     return f"{day(last.date)} at {last.short}; {later} did not measure it"
 
 
-def _charts(results: Results, alert: Alert, key: SeriesKey | None, scheme: Scheme) -> list[Any]:
+def _charts(
+    results: Results, alert: Alert, key: SeriesKey | None, scheme: Scheme, findings: MachineFindings | None
+) -> list[Any]:
     """Return the chart of the worst series, and its samples before and after; [] if the results lack the series."""
     commits, worst = results.commits(alert.machine), alert.members[0]
-    figure = _trend(results, alert, key, scheme) if key else None
+    figure = trend_of_worst(results, alert, key, scheme, findings) if key else None
     if figure is None:
         return []
     caption = html.Figcaption([mono(worst.series.label), html.Span("the worst series; the range is shaded")])
@@ -211,18 +226,23 @@ def _charts(results: Results, alert: Alert, key: SeriesKey | None, scheme: Schem
     return parts
 
 
-def _trend(results: Results, alert: Alert, key: SeriesKey, scheme: Scheme) -> Figure | None:
-    """Return the chart of a series' own page around the range of an alert; ``None`` without a number there."""
+def trend_of_worst(
+    results: Results, alert: Alert, key: SeriesKey, scheme: Scheme, findings: MachineFindings | None
+) -> Figure | None:
+    """Return the chart of the worst series around the range of its alert; ``None`` without a number there.
+
+    It is that of the series' own page, with all steps of the series.
+    """
     place = {commit.hash: at for at, commit in enumerate(results.commits(alert.machine))}
     measured = [place[commit] for commit in alert.commits if commit in place]
     address = SeriesAddress(*key, quantity="error" if alert.members[0].series.checked else "")
-    shown = view(results, address, None)
+    shown = view(results, address, findings)
     first = next((point.commit for point, number in shown.points if number is not None), None)
     if first is None or not measured:
         return None
     # A stored change does not know the first commit measured with it.
     step = replace(alert.members[0], commit=results.commits(alert.machine)[measured[0]].hash)
-    shown = replace(shown, changes=(step,))
+    shown = replace(shown, changes=(*(one for one in shown.changes if one.commit not in alert.commits), step))
     zoom = (max(first, measured[0] - _BEFORE) - 0.5, len(place) - 0.5)
     figure = chart(results, replace(address, zoom=zoom), shown, scheme)
     fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}

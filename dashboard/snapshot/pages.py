@@ -121,7 +121,8 @@ class Snapshot:
 
     def alert(self, tracked: Tracked) -> Any:
         """Return the page of an alert."""
-        return html.Main(alert.body(tracked, self.results, "light", source=False))
+        found = self.findings.of_machine(self.results, tracked.alert.machine)
+        return html.Main(alert.body(tracked, self.results, "light", found, source=False))
 
     def list_of_alerts(self) -> Any:
         """Return the page that lists the alerts."""

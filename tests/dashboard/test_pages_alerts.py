@@ -191,6 +191,22 @@ def test_the_chart_is_that_of_the_worst_series_with_the_range_shaded(here, slowe
     assert any("▼ +" in sign for trace in graph.figure["data"] if trace["mode"] == "text" for sign in trace["text"])
 
 
+def test_the_line_breaks_at_every_step_of_the_series_not_only_at_the_alerts_own(tmp_path):
+    commits = commits_of(tmp_path / "repo", 24)
+    root = tmp_path / "repo" / "results"
+    write_history(root, "h200", commits, lambda n: Here(slower=1.3 if n >= 16 else 1.1 if n >= 8 else 1.0))
+    store = open_store(root, repo=tmp_path / "repo")
+    results, found = analyse_store(store, Thresholds(), tmp_path / "repo")
+    findings = Findings(store.cache, tmp_path / "repo").of_machine(results, "h200")
+    first, later = sorted((one for one in found.alerts if one.members), key=lambda one: commits.index(one.after))
+    for own in (first, later):
+        figure = alert.trend_of_worst(results, own, keys_by_name(results, "h200")[own.members[0].series], "light", findings)
+        lines = [trace["x"] for trace in figure["data"] if trace.get("name") == "triton"]
+        assert [(line[0], line[-1]) for line in lines] == [(0, 7), (8, 15), (16, 23)]
+        [signs] = [trace for trace in figure["data"] if trace["mode"] == "text"]
+        assert commits.index(own.after) - 0.5 in signs["x"], "the alert's own step is marked"
+
+
 def test_the_samples_before_and_after_stand_over_one_another(tmp_path):
     from dashboard.charts.series_figure import before_and_after
 
