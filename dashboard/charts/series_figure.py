@@ -14,7 +14,7 @@ from typing import Any
 
 from dashboard.charts.axes import in_zoom
 from dashboard.charts.change_marks import marks
-from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, chart_layout, guide, titled
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.analysis.machine_results import series_by_name
@@ -24,7 +24,7 @@ from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import Commit, Point
+from lockstep.history.model import Commit, Point, Run
 from lockstep.history.snapshot import Results
 
 #: The points of a series, oldest first, each with its number.
@@ -235,9 +235,13 @@ def changed_conditions(before: Point, after: Point) -> list[str]:
     toolchain version that differs.
     """
     other_board = [f"another GPU, {after.gpu}"] if moved(before, after) else []
-    old, new = before.run.toolchain, after.run.toolchain
-    versions = [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
-    return other_board + versions
+    return other_board + changed_versions(before.run, after.run)
+
+
+def changed_versions(before: Run, after: Run) -> list[str]:
+    """Return ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs."""
+    old, new = before.toolchain, after.toolchain
+    return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
 def _domains(below: int) -> list[list[float]]:
@@ -267,19 +271,8 @@ def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure |
         return None
     benchmark = results.benchmarks[series.benchmark]
     unit, factor = SHOWN_AS.get(benchmark.unit, (benchmark.unit, 1.0))
-    data: list[Figure] = [
-        {
-            "type": "box",
-            "name": f"{side} {commits[point.commit].short}",
-            "x": [factor * sample for sample in point.samples],
-            "boxpoints": "all",
-            "jitter": 0.6,
-            "pointpos": 0,
-            "marker": {"color": colour, "size": 5},
-            "line": {"width": 1.25},
-            "fillcolor": "rgba(0,0,0,0)",
-            "hoverinfo": "x",
-        }
+    data = [
+        box(f"{side} {commits[point.commit].short}", [factor * sample for sample in point.samples], (), colour)
         for side, point, colour in (("after", after, LINES[scheme][1]), ("before", before, LINES[scheme][0]))
     ]
     layout = chart_layout(scheme)

@@ -128,6 +128,16 @@ def guide(xs: Sequence[float], ys: Sequence[float], scheme: Scheme, dash: str = 
     return {"type": "scatter", "mode": "lines", "line": line, "hoverinfo": "skip", "x": list(xs), "y": list(ys)}
 
 
+def box(name: str, values: Sequence[float], texts: Sequence[str], colour: str) -> dict[str, Any]:
+    """Return values as dots along the x axis, under the box of their quartiles.
+
+    ``texts``: what each dot is, escaped for HTML.
+    """
+    dots = {"boxpoints": "all", "jitter": 0.6, "pointpos": 0, "marker": {"color": colour, "size": 5}}
+    line = {"line": {"width": 1.25}, "fillcolor": "rgba(0,0,0,0)", "hoverinfo": "x+text", "text": list(texts)}
+    return {"type": "box", "name": name, "x": list(values), **dots, **line}
+
+
 def chart_layout(scheme: Scheme) -> dict[str, Any]:
     """Return the Plotly layout that all charts of a scheme share."""
     axis = {

@@ -8,8 +8,10 @@ from typing import Any, cast
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
+from dashboard.charts.series_figure import changed_versions
 from dashboard.charts.theme import Scheme
-from dashboard.pages.compare_cases import compare_table, scatter
+from dashboard.charts.trend import Figure
+from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
 from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -142,6 +144,15 @@ def body(
     if not comparison:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured at both base and head. ", hint], className="card empty")]
+    sides = ((base, base_run.measured_at), (head, head_run.measured_at))
+    source = " → ".join(f"{side.machine} {side.commit[:8]} {day(at)}" for side, at in sides)
+
+    def card(figure: Figure, label: str, caption: list[Any], height: str = "100%") -> Any:
+        # New results keep the reader's zoom.
+        figure["layout"] |= {"uirevision": str(chosen), "meta": source}
+        kind = "tall" if height == "100%" else "series"
+        return html.Figure([html.Figcaption(caption), graph(figure, label, height)], className=f"card {kind}")
+
     timed = comparison.timed
     if len(timed):
         right = "against base's latency, µs"
@@ -149,12 +160,13 @@ def body(
             right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
         caption = [html.Span(f"{_CHANGES[quantity]}, % (up: head is slower)"), html.Span(right)]
         figure = scatter([comparison[place] for place in timed[:MOST_POINTS].tolist()], scheme)
-        # New results keep the reader's zoom.
-        figure["layout"]["uirevision"] = str(chosen)
-        sides = ((base, base_run.measured_at), (head, head_run.measured_at))
-        figure["layout"]["meta"] = " → ".join(f"{side.machine} {side.commit[:8]} {day(at)}" for side, at in sides)
-        chart = graph(figure, "Change of every case against its latency")
-        parts.append(html.Figure([html.Figcaption(caption), chart], className="card tall"))
+        parts.append(card(figure, "Change of every case against its latency", caption))
+    if base_run.toolchain != head_run.toolchain and (upgrade := change_by_suite(comparison, scheme)):
+        tools = "; ".join(changed_versions(base_run, head_run))
+        beside = "" if base.commit == head.commit else "; the commit differs as well"
+        caption = [html.Span(f"Change of every number, %, by family: {tools}"), html.Span(f"a dot is a case{beside}")]
+        height = f"{80 + 26 * len(upgrade['data'])}px"
+        parts.append(card(upgrade, f"What {tools} changed", caption, height))
     parts.append(html.H2("Cases, the loudest first"))
     parts.append(compare_table(comparison[:MOST], head.machine, _CHANGES[quantity]))
     if len(comparison) > MOST:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
+from itertools import cycle
+from statistics import median
 from typing import Any
 
 from dash import dcc, html
 
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
-from dashboard.charts.theme import LINES, NEUTRAL, Scheme, chart_layout
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, box, chart_layout
 from dashboard.charts.trend import Figure
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
 from lockstep.alerts.text import change as of_log
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.shown_quantities import SHOWN_AS
-from lockstep.compare.two_sides import Pair
+from lockstep.compare.two_sides import Comparison, Pair
 from lockstep.compare.verdict import CHANGED, LOUDEST, OF_SENSE, SIGNS, word
 from lockstep.record.quantity import EXACT, QUANTITIES
 
@@ -73,6 +76,38 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     line = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
     figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
     return {"data": data, "layout": figure}
+
+
+#: Maximum number of suites in the chart of suites.
+MOST_SUITES = 40
+
+
+def change_by_suite(comparison: Comparison, scheme: Scheme) -> Figure | None:
+    """Return the changes of the numbers in per cent, a dot for each case and a box for each suite.
+
+    The suites whose cases changed most come first; ``None`` if no number changed.
+    """
+    cases: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    logs = comparison.differences.of_number(comparison.differences.worse).tolist()
+    for key, log in zip(comparison.head.keys, logs, strict=True):
+        if math.isfinite(log):
+            cases[key.suite].append((100 * math.expm1(log), escape(" ".join(filter(None, key[2:])))))
+    sizes = {suite: [abs(size) for size, _ in own] for suite, own in cases.items() if any(size for size, _ in own)}
+    if not sizes:
+        return None
+    # Plotly draws the first box at the bottom.
+    shown = sorted(sizes, key=lambda suite: (median(sizes[suite]), max(sizes[suite])))[-MOST_SUITES:]
+    family_of = {suite: suite.partition(".")[0] for suite in shown}
+    colour_of = dict(zip(sorted({*family_of.values()}), cycle(LINES[scheme]), strict=False))
+    data = []
+    for suite in shown:
+        changes, texts = zip(*cases[suite], strict=True)
+        data.append(box(suite, changes, texts, colour_of[family_of[suite]]))
+    layout = chart_layout(scheme)
+    layout["margin"]["l"] = 8 + 7 * max(map(len, shown))
+    layout["xaxis"] |= {"ticksuffix": " %", "zeroline": True, "zerolinecolor": NEUTRAL[scheme]}
+    layout["yaxis"] |= {"showgrid": False, "automargin": False}
+    return {"data": data, "layout": layout}
 
 
 def _hover(pair: Pair) -> str:

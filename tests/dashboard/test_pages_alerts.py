@@ -200,7 +200,9 @@ def test_the_line_breaks_at_every_step_of_the_series_not_only_at_the_alerts_own(
     findings = Findings(store.cache, tmp_path / "repo").of_machine(results, "h200")
     first, later = sorted((one for one in found.alerts if one.members), key=lambda one: commits.index(one.after))
     for own in (first, later):
-        figure = alert.trend_of_worst(results, own, keys_by_name(results, "h200")[own.members[0].series], "light", findings)
+        figure = alert.trend_of_worst(
+            results, own, keys_by_name(results, "h200")[own.members[0].series], "light", findings
+        )
         lines = [trace["x"] for trace in figure["data"] if trace.get("name") == "triton"]
         assert [(line[0], line[-1]) for line in lines] == [(0, 7), (8, 15), (16, 23)]
         [signs] = [trace for trace in figure["data"] if trace["mode"] == "text"]

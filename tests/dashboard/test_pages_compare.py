@@ -4,6 +4,7 @@ import json
 import math
 from urllib.parse import quote
 
+import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import expect
 from scipy import special
@@ -250,3 +251,26 @@ def test_markup_in_names_stays_text(visit, tmp_path):
         assert tab.locator("#page img").count() == 0
         assert tab.title() != "1"
         tab.goto("about:blank")
+
+
+def test_another_toolchain_has_a_picture_of_what_it_changed(here):
+    """A dot for each case, coloured by family, and nothing of it where both sides have one toolchain."""
+    results = here.store.current()
+
+    def drawn(machine, base, head):
+        chosen = dict.fromkeys(page.KEYS, "") | {"bm": machine, "hm": machine, "bc": base, "hc": head}
+        return page.body(results, chosen, "light", RULES)
+
+    parts = drawn("b200", here.commits[6], here.commits[8])
+    [card] = [part for part in parts if "by family" in words(part)]
+    left, right = (span.children for span in card.children[0].children)
+    assert left.endswith("by family: torch 2.11.0 → 2.13.0")
+    assert right == "a dot is a case; the commit differs as well"
+    [graph] = card.children[1].children
+    go.Figure(graph.figure)
+    [box] = graph.figure["data"]
+    assert box["name"] == "linear"
+    pairs = compare(results, Side("b200", here.commits[6]), Side("b200", here.commits[8]), "speedup", RULES)
+    assert sorted(box["x"]) == pytest.approx(sorted(100 * math.expm1(one.log) for one in pairs))
+    assert graph.figure["layout"]["meta"].startswith("b200 ")
+    assert "by family" not in words(drawn("h200", here.commits[6], here.commits[8]))
