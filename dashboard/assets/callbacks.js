@@ -93,17 +93,6 @@ function lockstepAddress(page, query) {
 let lockstepPath = location.pathname;
 window.addEventListener("popstate", () => location.pathname === lockstepPath && location.reload());
 
-// A click on a verdict's count searches the table for it, a second click ends the search.
-document.addEventListener("click", (event) => {
-  const card = event.target.closest("[data-filter]");
-  if (!card) return;
-  const kind = card.dataset.filter;
-  const pressed = document.getElementById("overview-search").value === kind;
-  document.querySelectorAll("[data-filter]").forEach((one) => one.setAttribute("aria-pressed", "false"));
-  card.setAttribute("aria-pressed", String(!pressed));
-  dash_clientside.set_props("overview-search", { value: pressed ? "" : kind });
-});
-
 // Show the list of keys after "?" or a click on its button.
 function lockstepKeys() {
   const help = document.getElementById("help");

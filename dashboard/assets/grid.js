@@ -141,32 +141,12 @@
     return make("span", { className: kind }, sign + props.value);
   };
 
-  components.Spark = (props) => {
-    const points = props.value || [];
-    if (points.length < 2) return make("span", { className: "dim" }, "–");
-    const low = Math.min(...points);
-    const high = Math.max(...points);
-    // The axis spans at least 10 % of the value: otherwise noise would look like a change.
-    const half = Math.max(high - low, 0.1 * low) / 2;
-    const middle = (low + high) / 2;
-    const x = (index) => 2 + (index * 92) / (points.length - 1);
-    const y = (value) => 11 - ((value - middle) / half) * 8;
-    const line = points.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-    return make(
-      "svg",
-      { width: 98, height: 22, className: "spark", "aria-hidden": true },
-      make("polyline", { points: line }),
-      make("circle", { cx: x(points.length - 1), cy: y(points[points.length - 1]), r: 2.2 })
-    );
-  };
-
   // Save the table as it is filtered, with plain numbers. A spreadsheet would execute a text that begins like a formula.
   const plain = ({ value }) => (typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#overview-csv")) return;
     const api = dash_ag_grid.getApi("overview-grid");
-    const columnKeys = api.getColumns().filter((one) => one.getColDef().cellRenderer !== "Spark");
-    api.exportDataAsCsv({ fileName: "lockstep.csv", columnKeys, processCellCallback: plain });
+    api.exportDataAsCsv({ fileName: "lockstep.csv", allColumns: true, processCellCallback: plain });
   });
 
   // AG Grid draws only the rows in view, and draws others later than a browser prints. So paper gets a plain table.
@@ -174,7 +154,7 @@
     const api = dash_ag_grid.getApi(grid.id);
     // On a phone the first column holds variant and case.
     const drawn = (one) => one.isVisible() || (phone && ["variant", "case"].includes(one.getColId()));
-    const columns = api.getColumns().filter((one) => drawn(one) && one.getColDef().cellRenderer !== "Spark");
+    const columns = api.getColumns().filter(drawn);
     const text = (node, column) => {
       const { field, valueFormatter } = column.getColDef();
       const value = node.data[field];

@@ -16,8 +16,6 @@ from dashboard.pages.overview_answer import (
     MOST_NEWS,
     NO_ALERTS,
     answer,
-    counted,
-    direction_rule,
     elsewhere,
     news,
     since_when,
@@ -28,13 +26,12 @@ from dashboard.pages.overview_choice import (
     label,
     measured_rows,
     newest_first,
-    of_choice,
     opening_machine,
     quantities,
     shown_quantity,
 )
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_table import columns, grid, register_rows
+from dashboard.pages.overview_table import columns, grid, ordered, register_rows
 from dashboard.pages.parts import commit_link, day, in_browser, loading, mono, problem_list, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
@@ -119,7 +116,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
         return (
             [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted, open_alerts)],
-            [*news(open_alerts, machine, now_ms()), *drawn(results, made, muted)],
+            [*news(open_alerts, machine, now_ms()), drawn(results, made)],
         )
 
     @app.callback(
@@ -148,10 +145,9 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
 
 @remembered
-def drawn(results: Results, choice: Choice, muted: frozenset[str] = frozenset()) -> list[Any]:
-    """Return what is computed from all series of the choice: their counts by verdict, and the table of families."""
-    shown = of_choice(results, choice)
-    return [*counted(shown, choice.findings, muted), families(results, shown)]
+def drawn(results: Results, choice: Choice) -> Any:
+    """Return the table of families, which is computed from all series of the choice."""
+    return families(results, ordered(results, choice))
 
 
 def statuses_of(results: Results, machine: str, since: str, visit: int, findings: Findings) -> Statuses:
@@ -183,7 +179,6 @@ def said(
         html.H1(answer(machine, everything, machine_findings, when, newer, muted, alerts), className="answer"),
         *elsewhere(alerts),
         html.P(_compared(results, machine, compared, everything), className="said dim"),
-        *(direction_rule(results, machine, everything) if newer and machine_findings else []),
     ]
 
 

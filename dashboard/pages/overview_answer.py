@@ -1,8 +1,7 @@
-"""The overview's first line, which answers whether anything became slower, the counts below it, and the open alerts."""
+"""The overview's first line, which answers whether anything became slower, and the open alerts."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from datetime import UTC, datetime
@@ -15,13 +14,12 @@ from numpy.typing import NDArray
 from dashboard.address import OverviewAddress, SeriesAddress, link
 from dashboard.pages.alerts import alert_table
 from dashboard.pages.overview_choice import TIME, label, quantity_of
-from dashboard.pages.parts import command_block, count
+from dashboard.pages.parts import count
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole
-from lockstep.compare.series_status import Statuses, names_by_key, start_of
-from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
+from lockstep.compare.series_status import Statuses, start_of
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
 
@@ -97,7 +95,7 @@ def answer(
     if failed:
         clauses.append([f"{count(failed, 'case')} now fail{'s' if failed == 1 else ''}"])
     if len(changed):
-        text = f"{count(len(changed), 'number')} changed whose better direction nobody has stated"
+        text = f"{count(len(changed), 'number')} changed whose better direction thresholds.toml does not state"
         clauses.append([text, *_largest(changed, alerts)])
     if silent.any():
         clauses.append([count(int(silent.sum()), "muted slowdown")])
@@ -130,19 +128,6 @@ def elsewhere(alerts: OpenAlerts) -> list[Any]:
     return [
         html.P([words, dcc.Link(headline(alerts.gravest.alert), href=href, className="link"), "."], className="said")
     ]
-
-
-def direction_rule(results: Results, machine: str, statuses: Statuses) -> list[Any]:
-    """Return the folded rule of thresholds.toml that states a direction for the largest change that lacks one."""
-    changed = statuses.select(np.flatnonzero(statuses.are("changed") & ~statuses.rows.exact))
-    key = changed.rows.key_at(_place_of_largest(changed)) if len(changed) else None
-    name = next(iter(names_by_key(results, machine).get(key, ())), None) if key else None
-    if name is None:
-        return []
-    match = ", ".join(f"{part} = {json.dumps(text)}" for part in ("suite", "variant") if (text := getattr(name, part)))
-    rule = f'[[rule]]\nmatch = {{ {match} }}\nbetter = "lower"    # or "higher", or "neither"'
-    summary = html.Summary("State in thresholds.toml which direction is better")
-    return [html.Details([summary, command_block(rule, "Rule for thresholds.toml")], className="reproduce")]
 
 
 def silenced(statuses: Statuses, muted: frozenset[str]) -> NDArray[np.bool_]:
@@ -183,33 +168,6 @@ def _largest(statuses: Statuses, alerts: OpenAlerts) -> list[Any]:
 
 def _place_of_largest(statuses: Statuses) -> int:
     return int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
-
-
-def counted(statuses: Statuses, findings: MachineFindings | None, muted: frozenset[str] = frozenset()) -> list[Any]:
-    """Return buttons that count the shown series by verdict and filter the table; verdicts without series have none."""
-    if findings is None and not statuses.rows.exact.all():
-        return []
-    exact = "value" if len(statuses) and statuses.rows.exact.all() else ""
-    buttons = []
-    verdicts: tuple[Verdict, ...] = ("failed", *CHANGED, "not measured")
-    for verdict in verdicts:
-        number = int(statuses.are(verdict).sum())
-        words = "no longer measured" if verdict == "not measured" else word(verdict, exact)
-        if number:
-            silent = int(silenced(statuses, muted).sum()) if verdict == "slower" else 0
-            words += f", {whole(silent)} of them muted" if silent else ""
-            buttons.append(_button(verdict, f"{SIGNS[verdict]} {whole(number)} {words}"))
-    bare = np.isin(statuses.differences.verdict, [LOUDEST.index(verdict) for verdict in CHANGED])
-    unconfirmed = int((statuses.are("unsure") & statuses.beyond_noise & bare).sum())
-    if unconfirmed:
-        text = f"{SIGNS['unsure']} {whole(unconfirmed)} beyond the noise, not confirmed"
-        buttons.append(html.Span(text, className="count dim", title="The next points confirm or refute them."))
-    return [html.Div(buttons, className="counts")] if buttons else []
-
-
-def _button(kind: str, text: str) -> Any:
-    filters: Any = {"data-filter": kind, "aria-pressed": "false"}
-    return html.Button(text, className=f"count {kind}", type="button", title="Show only these in the table", **filters)
 
 
 def news(open_alerts: OpenAlerts, machine: str, now: int) -> list[Any]:

@@ -18,7 +18,7 @@ from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.verdict import CHANGED, LOUDEST, SIGNS, Verdict, word
-from lockstep.history.model import STATES, SeriesKey, Trend
+from lockstep.history.model import STATES, Floats, SeriesKey, Trend
 from lockstep.history.snapshot import Results
 
 #: Maximum families of the table, and maximum shapes of a family.
@@ -36,118 +36,85 @@ _HEAD = {
     "Trend": f"time of the best variants over the last {TREND} commits, all shapes; down is faster",
     "Speedup ×": "geometric mean over the shapes: the baseline's time divided by the best variant's",
     "% of floor": "median over the shapes: the hardware's limit divided by the time of the best variant",
-    "Shapes, small → large": "each cell is a shape and shows the variant that changed most",
+    "Shapes, small → large": "each cell is a shape and shows the variant that changed, else the fastest",
 }
 
 
 def families(results: Results, statuses: Statuses) -> Any:
-    """Return the table of families: new failures and slowdowns first, the largest first; ``None`` without any series.
+    """Return the table of families, those with new failures and slowdowns first; ``None`` without any series.
 
     Args:
-        statuses: the statuses of one machine's series of one quantity.
+        statuses: the statuses of one machine's series of one quantity, in the order of the table of series.
     """
-    shown = _loudest(statuses)
-    if not len(shown):
+    members = by_family(statuses)
+    if not members:
         return None
-    suites = shown.rows.series_keys.suite[shown.rows.columns["key"]]
-    members = [shown.select(np.flatnonzero(suites == suite)) for suite in np.unique(suites)]
-    of_shapes = [_of_each_shape(one) for one in members]
+    of_shapes = [_of_each_shape(one) for one in members[:MOST_SUITES]]
     trends = _trends(results, [key for _, best in of_shapes for key in best.rows.keys])
-    rows = [_Family(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=True)]
-    rows.sort(key=lambda row: (row.loudness, -row.lost, row.name))
-    cells = [[row.cells.get(name, html.Td("–", className="dim")) for name in _HEAD] for row in rows]
-    slower, faster = (word(verdict, shown.rows.units[0]) for verdict in ("slower", "faster"))
+    rows = [_row(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=False)]
+    slower, faster = (word(verdict, statuses.rows.units[0]) for verdict in ("slower", "faster"))
     # Beside a speedup, a falling line of times looks like a loss.
     heads = {
         f"{name} of the time" if (name, slower) == ("Trend", "slower") else name: hint for name, hint in _HEAD.items()
     }
-    card = table(tuple(heads), cells, "Families", "plain families", heads)
-    number = len(np.unique(statuses.rows.series_keys.suite[statuses.rows.columns["key"]]))
-    omitted = f"{MOST_SUITES} of {whole(number)} families are shown, those that changed most. "
-    legend = (
-        f"{omitted if number > MOST_SUITES else ''}Orange: {slower}. Blue: {faster}. Full colour: 23 % or more. No "
-    )
-    legend += f"colour: within the noise. {SIGNS['unsure']}: beyond the noise, not confirmed. Hollow: new."
+    card = table(tuple(heads), rows, "Families", "plain families", heads)
+    omitted = f"{MOST_SUITES} of {whole(len(members))} families are shown, those that changed most. "
+    legend = f"{omitted if len(members) > MOST_SUITES else ''}Orange: {slower}. Blue: {faster}. Full colour: 23 % or "
+    legend += f"more. No colour: within the noise. {SIGNS['unsure']}: only the newest two points show it. Hollow: new."
     card.children = [card.children, html.P(legend, className="legend dim")]
     return card
 
 
-def shown_suites(statuses: Statuses) -> list[str]:
-    """Return the suites that the table of families shows."""
-    return sorted({key.suite for key in _loudest(statuses).rows.keys})
-
-
-class _Family:
-    """One row of the table: the cells by the name of their column, and where the row stands."""
-
-    def __init__(
-        self, members: Statuses, loudest: Statuses, best: Statuses, trends: Mapping[str, Sequence[Trend]]
-    ) -> None:
-        key = loudest.rows.key_at(0)
-        self.name = key.suite
-        alarming = members.news | members.are("slower")
-        self.loudness = int(members.verdict[alarming].min(initial=len(LOUDEST)))
-        self.lost = float(np.nanmax(members.worse[alarming], initial=0.0))
-        self.cells: dict[str, Any] = {
-            "Family": html.Td(
-                dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")
-            ),
-            "Changed": html.Td(_changes(members), className="nowrap"),
-            "Shapes, small → large": html.Td(html.Div(_cells(loudest), className="cells")),
-        }
-        points = list(chained(trends.get(key.suite, ())).values())
-        if len(points) > 1:
-            label = f"Time of the best variants: {change(math.log(points[-1] / points[0]))} over {len(points)} commits"
-            self.cells["Trend"] = html.Td(html.Img(src=sparkline(points), alt=label, title=label, className="spark"))
-        ratios = best.rows.measured("speedup")
-        ratios = ratios[ratios > 0]
-        if len(ratios):
-            mean = float(np.exp(np.mean(np.log(ratios))))
-            ends = f"{significant(min(ratios), 3)} … {significant(max(ratios), 3)} over {len(ratios)} shapes"
-            self.cells["Speedup ×"] = html.Td(significant(mean, 3), className="number", title=ends)
-        floors = best.rows.measured("floor")
-        floors = floors[~np.isnan(floors)]
-        if len(floors):
-            ends = f"{min(floors):.0f} … {max(floors):.0f} over {len(floors)} shapes"
-            self.cells["% of floor"] = html.Td(f"{np.median(floors):.0f}", className="number", title=ends)
-
-
-def _loudest(statuses: Statuses) -> Statuses:
-    """Return the series of the suites and shapes with the gravest verdicts, as many as fit into the table."""
+def by_family(statuses: Statuses) -> list[Statuses]:
+    """Return the measured series of each family; families and series are in the order of ``statuses``."""
     statuses = statuses.select(np.flatnonzero(statuses.rows.columns["state"] != STATES.index("na")))
-    index, key = statuses.rows.series_keys, statuses.rows.columns["key"]
-    suites, suite = np.unique(index.suite[key], return_inverse=True)
-    # A shape has one cell for all of its cache states.
-    shapes, shape = np.unique(np.stack([suite, index.case[key]]), axis=1, return_inverse=True)
-    loud = np.full(shapes.shape[1], len(LOUDEST))
-    np.minimum.at(loud, shape, statuses.verdict)
-    size = np.zeros(shapes.shape[1])
-    np.maximum.at(size, shape, np.where(statuses.beyond_noise & ~np.isnan(statuses.worse), np.abs(statuses.worse), 0.0))
-    # Shapes by suite, the loudest first. The first shape of a suite gives the suite's loudness.
-    order = np.lexsort((np.arange(len(loud)), -size, loud, shapes[0]))
-    start = np.searchsorted(shapes[0][order], np.arange(len(suites)))
-    rank = np.empty(len(loud), dtype=np.intp)
-    rank[order] = np.arange(len(loud)) - start[shapes[0][order]]
-    loudest = order[start]
-    chosen = np.lexsort((np.arange(len(suites)), -size[loudest], loud[loudest]))[:MOST_SUITES]
-    return statuses.select(np.flatnonzero(np.isin(suite, chosen) & (rank[shape] < MOST_SHAPES)))
+    suites = statuses.rows.series_keys.suite[statuses.rows.columns["key"]]
+    listed = suites[np.sort(np.unique(suites, return_index=True)[1])]
+    return [statuses.select(np.flatnonzero(suites == suite)) for suite in listed.tolist()]
+
+
+def _row(members: Statuses, loudest: Statuses, best: Statuses, trends: Mapping[str, Sequence[Trend]]) -> list[Any]:
+    """Return the cells of a family, in the order of the table's columns."""
+    key = loudest.rows.key_at(0)
+    trend: Any = html.Td("–", className="dim")
+    points = list(chained(trends.get(key.suite, ())).values())
+    if len(points) > 1:
+        label = f"Time of the best variants: {change(math.log(points[-1] / points[0]))} over {len(points)} commits"
+        trend = html.Td(html.Img(src=sparkline(points), alt=label, title=label, className="spark"))
+    ratios, floors = best.rows.measured("speedup"), best.rows.measured("floor")
+    ratios, floors = ratios[ratios > 0], floors[~np.isnan(floors)]
+    speedup = significant(float(np.exp(np.log(ratios).mean())), 3) if len(ratios) else ""
+    return [
+        html.Td(dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link row")),
+        html.Td(_changes(members), className="nowrap"),
+        trend,
+        _number(ratios, speedup),
+        _number(floors, f"{np.median(floors):.0f}" if len(floors) else ""),
+        html.Td(html.Div(_cells(loudest), className="cells")),
+    ]
+
+
+def _number(values: Floats, text: str) -> Any:
+    """Return a cell with ``text`` for the values of a family's shapes; their ends and count are its tooltip."""
+    if not len(values):
+        return html.Td("–", className="dim")
+    ends = f"{significant(min(values), 3)} … {significant(max(values), 3)} over {len(values)} shapes"
+    return html.Td(text, className="number", title=ends)
 
 
 def _of_each_shape(members: Statuses) -> tuple[Statuses, Statuses]:
-    """Return two series of each shape, small shapes first: the one that changed most, and the fastest variant.
+    """Return two series of each shape, small shapes first: the first of ``members``, and the fastest variant.
 
-    The baseline is the fastest variant only of a shape that has no other.
+    The baseline is the fastest variant only of a shape that has no other. At most ``MOST_SHAPES`` shapes, the first.
     """
     rows = members.rows
     shape = rows.series_keys.case[rows.columns["key"]]
-    size = np.where(np.isnan(members.worse), 0.0, np.abs(members.worse))
+    shapes, first = np.unique(shape, return_index=True)
+    shown = first <= np.sort(first)[:MOST_SHAPES][-1]
     time = np.where(np.isnan(rows.column("latency")), rows.column("value"), rows.column("latency"))
-    orders = (
-        np.lexsort((-size, ~members.beyond_noise, members.verdict, shape)),
-        np.lexsort((np.where(np.isnan(time), np.inf, time), rows.is_baseline, shape)),
-    )
-    loudest, best = (members.select(order[np.unique(shape[order], return_index=True)[1]]) for order in orders)
-    return loudest, best
+    order = np.lexsort((np.where(np.isnan(time), np.inf, time), rows.is_baseline, shape))
+    fastest = order[np.searchsorted(shape[order], shapes[shown])]
+    return members.select(first[shown]), members.select(fastest)
 
 
 def _changes(members: Statuses) -> list[Any]:
@@ -204,7 +171,7 @@ def _uncertainty(statuses: Statuses, place: int, verdict: Verdict) -> str:
     if verdict != "unsure" or math.isnan(statuses.worse[place]):
         return ""
     if statuses.beyond_noise[place]:
-        return ", beyond the noise, not confirmed"
+        return ", in the newest two points alone, not confirmed"
     return ", noise unknown" if math.isnan(statuses.noise[place]) else ", within the noise"
 
 

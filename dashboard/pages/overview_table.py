@@ -22,8 +22,7 @@ from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
-from lockstep.history.model import STATES, Floats, SeriesKey
-from lockstep.history.row_keys import key_of
+from lockstep.history.model import STATES, Floats
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
@@ -34,12 +33,6 @@ MOST_ROWS, FEW_ROWS = 500, 40
 NONE = "No series match."
 
 Column = dict[str, Any]
-
-#: Points of a row's sparkline: the newest commits.
-SPARK = 24
-
-#: Maximum number of rows for which all trends of a machine are read at once.
-MANY_SERIES = 2500
 
 #: Names of the columns that have an interval, by field.
 _INTERVALS = {"latency": "Latency µs", "speedup": "Speedup ×", "change": "Change %"}
@@ -92,29 +85,16 @@ def in_order(statuses: Statuses) -> Statuses:
 _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 
 
-def cells_of(results: Results, machine: str, statuses: Statuses) -> list[dict[str, Any]]:
+def cells_of(machine: str, statuses: Statuses) -> list[dict[str, Any]]:
     """Return the table's rows for these statuses: the values by column, without missing ones.
 
     Numbers are those of a series' newest commit in the units of the columns, changes in percent.
     """
-    columns = _values(results, machine, statuses)
+    columns = _values(machine, statuses)
     return [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
         for row in zip(*columns.values(), strict=True)
     ]
-
-
-@remembered
-def _past(results: Results, machine: str, keys: tuple[SeriesKey, ...]) -> Mapping[SeriesKey, list[float]]:
-    """Return the numbers of these series at the last ``SPARK`` commits, oldest first, without ratios; times in µs."""
-    series = (one for one in results.keys(machine).series_of(keys) if not results.benchmarks[one.benchmark].is_ratio)
-    return {
-        key_of(trend.series, trend.benchmark): [
-            float(f"{value:.5g}") for value in (factor * trend.value).tolist() if value > 0
-        ]
-        for trend in results.trends(series, last=SPARK)
-        for factor in [1e6 if trend.benchmark.unit == "seconds" else 1.0]
-    }
 
 
 def grid(columns: Sequence[Column], rows: int) -> Any:
@@ -188,8 +168,6 @@ def columns(rows: RowTable) -> list[Column]:
         known("latency", "Latency µs", 102, cellRenderer="Interval"),
         known("value", "Value", 110, valueFormatter=grid_function("general")),
         text("unit", "Unit", 80, hide=not any(rows.units), cellClass="dim"),
-        {"field": "trend", "headerName": "Trend", "width": 118, "cellRenderer": "Spark"}
-        | {"sortable": False, "filter": False, "cellDataType": False},
         known("speedup", "Speedup ×", 150, cellRenderer="Interval"),
         known("floor", "% of floor", 112, cellRenderer="Floor"),
         known("bandwidth", "GB/s", 74, valueFormatter=grid_function("whole")),
@@ -202,7 +180,7 @@ def columns(rows: RowTable) -> list[Column]:
     ]
 
 
-def _values(results: Results, machine: str, statuses: Statuses) -> Mapping[str, Sequence[Any]]:
+def _values(machine: str, statuses: Statuses) -> Mapping[str, Sequence[Any]]:
     """Return the values of all rows, by column; ``None`` for a row without a value."""
     rows, keys, differences = statuses.rows, statuses.rows.keys, statuses.differences
     intervals = {name: [or_none(numbers) for numbers in rows.interval(name)] for name in _SHOWN}
@@ -220,9 +198,6 @@ def _values(results: Results, machine: str, statuses: Statuses) -> Mapping[str, 
     times = [differences.times.get(place) for place in range(len(rows))]
     notes = rows.columns["note"].tolist()
     reasons = ((rows.reason(at), one.text if one else "", notes[at]) for at, one in enumerate(times))
-    # The trends of all series serve every choice; of a wide machine only those of the shown rows are read.
-    every = results.keys(machine).keys
-    past = _past(results, machine, tuple(every if len(every) <= MANY_SERIES else keys))
     return {
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": ["\n".join((*key[1:], verdict)) for key, verdict in zip(keys, verdicts, strict=True)],
@@ -238,7 +213,6 @@ def _values(results: Results, machine: str, statuses: Statuses) -> Mapping[str, 
         **{f"{name}_low": intervals[name][1] for name in ("latency", "speedup")},
         **{f"{name}_high": intervals[name][2] for name in ("latency", "speedup")},
         "unit": rows.units,
-        "trend": [past.get(key, ()) for key in keys],
         **{
             name: or_none(100 * np.expm1(logs))
             for name, logs in (("change", statuses.moved), ("change_low", ends[0]), ("change_high", ends[1]))
@@ -279,15 +253,14 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
     ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)
-        ordered = _ordered(results, choice)
-        found = matching(ordered.rows, ordered.verdict, search or "")
+        shown = ordered(results, choice)
+        found = matching(shown.rows, shown.verdict, search or "")
         text = f"The first {whole(MOST_ROWS)} of {whole(len(found))} series: search for others."
-        shown = cells_of(results, machine, ordered.select(found[:MOST_ROWS]))
-        return shown, text if len(found) > MOST_ROWS else ""
+        return cells_of(machine, shown.select(found[:MOST_ROWS])), text if len(found) > MOST_ROWS else ""
 
 
 @remembered
-def _ordered(results: Results, choice: Choice) -> Statuses:
+def ordered(results: Results, choice: Choice) -> Statuses:
     """Return the statuses of the chosen series in the order of the table."""
     return in_order(of_choice(results, choice))
 

@@ -23,11 +23,11 @@ from dashboard.pages.overview_choice import (
     Choice,
     chosen,
     newest_first,
-    of_choice,
     opening_machine,
     shown_quantity,
 )
-from dashboard.pages.overview_families import shown_suites
+from dashboard.pages.overview_families import MOST_SUITES, by_family
+from dashboard.pages.overview_table import ordered
 from dashboard.pages.parts import commit_line, commit_link, crumbs, mono
 from dashboard.server.app import PLOTLY
 from dashboard.snapshot.static_html import DRAW_SCRIPT, page
@@ -75,7 +75,8 @@ class Snapshot:
 
     def suites(self, machine: str) -> list[str]:
         """Return the suites that the machine's overview lists; each has a page."""
-        return shown_suites(of_choice(self.results, self._choice(machine)))
+        families = by_family(ordered(self.results, self._choice(machine)))
+        return sorted(family.rows.key_at(0).suite for family in families[:MOST_SUITES])
 
     def _choice(self, machine: str) -> Choice:
         """Return what a machine's overview compares: its times with those of seven days before its newest results."""
@@ -93,7 +94,7 @@ class Snapshot:
                 ),
                 html.P(["Machines: ", *links], className="said"),
                 *news(self.open_alerts[machine], machine, self.now),
-                *overview.drawn(self.results, self._choice(machine), self.muted[machine]),
+                overview.drawn(self.results, self._choice(machine)),
             ]
         )
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.model import FoundChange
-from lockstep.compare.beyond_noise import beyond_noise
 from lockstep.compare.difference import Differences, Verdicts, compare_rows
 from lockstep.compare.missing_points import not_measured, not_new
 from lockstep.compare.read_rows import newest_rows, rows_at
@@ -44,7 +43,8 @@ class Statuses:
             if it is absent.
         news: whether the series fails now but did not fail at the earlier commit.
         noise: run-to-run standard deviation of a point's logarithm; NaN if unknown.
-        beyond_noise: whether noise does not explain the change, see ``lockstep.compare.beyond_noise``.
+        beyond_noise: whether noise does not explain the change: the detector found it, perhaps in the newest two points
+            alone, or it is of an exact quantity.
         absent: whether the machine can measure the series neither now nor at the earlier commit.
         worse: log of the factor by which the series became worse, by the detector's findings if there are any,
             otherwise by the difference; NaN if unknown, or if the findings are differences in the unit.
@@ -185,34 +185,22 @@ def statuses(
     differences = not_measured(differences, first, len(results.commits(machine)) - 1)
     differences = not_new(differences, results, machine, first)
     scale = np.array([noise.get(key, math.nan) for key in rows.keys]) if noise else np.full(len(rows), np.nan)
-    sizes = beyond_noise(results, machine, first, differences, scale, thresholds)
-    changes = _later(results, machine, findings, rows, first)
-    return _statuses(differences, changes, scale, sizes)
-
-
-def _later(
-    results: Results, machine: str, findings: MachineFindings | None, rows: RowTable, first: int
-) -> Mapping[int, tuple[FoundChange, ...]]:
-    """Return the reported changes after the commit at position ``first``, by the index of the row."""
-    later = (
-        {name: reported for name in findings.changed if (reported := findings.reported(name, first))}
-        if findings
-        else {}
-    )
+    later = [change for change in findings.changes if change.last > first] if findings else []
     # Make the names only if there are such changes, because they are made for all series of a machine.
     keys = keys_by_name(results, machine) if later else {}
-    changes_by_place: dict[int, list[FoundChange]] = defaultdict(list)
-    for name, reported in later.items():
-        place = rows.find(keys[name]) if name in keys else -1
-        if place >= 0:
-            changes_by_place[place] += reported
-    return {
-        place: tuple(sorted(reported, key=lambda change: change.last)) for place, reported in changes_by_place.items()
-    }
+    changes: dict[int, list[FoundChange]] = defaultdict(list)
+    unconfirmed = np.zeros(len(rows), dtype=bool)
+    for change in sorted(later, key=lambda change: change.last):
+        place = rows.find(keys[change.series]) if change.series in keys else -1
+        if place >= 0 and change.suppressed == "unconfirmed":
+            unconfirmed[place] = True
+        elif place >= 0 and not change.suppressed:
+            changes[place].append(change)
+    return _statuses(differences, {place: tuple(found) for place, found in changes.items()}, scale, unconfirmed)
 
 
 def _statuses(
-    differences: Differences, changes: Mapping[int, tuple[FoundChange, ...]], noise: Floats, beyond: Mask
+    differences: Differences, changes: Mapping[int, tuple[FoundChange, ...]], noise: Floats, unconfirmed: Mask
 ) -> Statuses:
     rows, before, earlier = differences.rows, differences.before, differences.earlier
     state = rows.columns["state"]
@@ -245,7 +233,7 @@ def _statuses(
         stale=~lacking & ((rows.columns["commit"] < newest[suites]) | (bare == code["not measured"])),
         news=(state == failed) & (was != failed),
         noise=noise,
-        beyond_noise=~moved & (known | beyond | (changed & exact)),
+        beyond_noise=~moved & (known | (changed & (unconfirmed | exact))),
         absent=lacking,
         worse=worse,
         verdict=np.where(state == failed, code["failed"], verdict).astype(np.uint8),

@@ -1,6 +1,5 @@
 """The overview on series that were not measured at both commits, and on one odd commit: it claims nothing of either."""
 
-import json
 import math
 import random
 from types import SimpleNamespace
@@ -12,10 +11,9 @@ from served import cells, table_of, words
 from trees import analysed, open_store, record, write_measurement
 
 from dashboard.pages import overview
-from dashboard.pages.overview_answer import counted
 from dashboard.pages.overview_choice import measured_rows
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_table import columns
+from dashboard.pages.overview_table import columns, in_order
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.verdict import SIGNS
 from lockstep.record.model import Estimate
@@ -115,15 +113,13 @@ def test_only_what_the_machine_can_measure_is_stale(tmp_path):
 def test_series_that_are_no_longer_measured_are_counted_and_named(quiet):
     ended = [one for one in each(quiet.stood) if one.row.suite == ENDED]
     assert all(one.stale and one.worse is None and not one.beyond_noise for one in ended)
-    drawn = words(counted(quiet.stood, quiet.picture))
-    assert json.dumps("◌ 4 no longer measured") in drawn
     line = words(overview.said(quiet.results, MACHINE, hash_of(COMPARED), 0, quiet.findings))
     assert "4 series are not measured since" in line
     assert f"the last of them at {hash_of(LAST)[:8]}" in line
 
 
 def test_the_families_and_the_table_do_not_call_them_new(quiet):
-    shown = cells(families(quiet.results, quiet.stood))
+    shown = cells(families(quiet.results, in_order(quiet.stood)))
     signs = {suite: {cell[:2] for cell in shown[suite]} for suite in (ENDED, NEW, HOLE)}
     assert signs == {ENDED: {(SIGNS["not measured"], "cell")}, NEW: {("", "cell new")}, HOLE: {("", "cell")}}
     assert f"not measured since {hash_of(LAST)[:8]}" in shown[ENDED][0][2]
@@ -147,17 +143,6 @@ def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
     compared = [one for one in each(shown.stood) if one.worse is not None]
     assert {round(abs(one.worse), 1) for one in compared} == {0.2}
     assert not any(one.beyond_noise for one in each(shown.stood))
-    assert "not confirmed" not in words(counted(shown.stood, shown.picture))
-
-
-def test_of_two_odd_commits_the_newest_is_still_seen(tmp_path):
-    """The level before the compared commit excuses only a newest point that equals it."""
-    root = tmp_path / "results"
-    write(root, factor=lambda place: {COMPARED: 1.2, COMPARED + 1: 1.5}.get(place, 1.0))
-    shown = looked_at(root)
-    compared = [one for one in each(shown.stood) if one.worse is not None]
-    assert compared
-    assert all(one.beyond_noise for one in compared)
 
 
 def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):

@@ -17,10 +17,10 @@ from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 from dashboard.address import OverviewAddress, parse
 from dashboard.pages import overview
 from dashboard.pages.family_trends import chained
-from dashboard.pages.overview_answer import MOST_NEWS, counted, news
+from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_choice import measured_rows, opening_machine
 from dashboard.pages.overview_families import families
-from dashboard.pages.overview_table import columns
+from dashboard.pages.overview_table import columns, in_order
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import OpenAlerts
@@ -60,11 +60,9 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert found["M=1,K=64"].worse == pytest.approx(0.0677, abs=0.003)
     later = store.current().commits(FAST)[COMMITS - 5].hash
     assert {one.verdict for one in each(stand(shown, since=later))} <= {"same", "unsure", "failed"}
-    picture = findings.of_machine(store.current(), FAST)
     alerts = AlertStore(Database(tmp_path / "alerts.sqlite"))
     alerts.sync(analyse_store(store, Thresholds(), tmp_path)[1])
     told = alerts.open_on(FAST, MOST_NEWS)
-    assert json.dumps("▼ 2 slower") in words(counted(stand(shown), picture))
     assert "slower by 7." in words(news(told, FAST, 0))
     assert "muted" not in words(news(told, FAST, 0))
     service = AlertService(alerts)
@@ -84,7 +82,6 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert "slowdowns of time" not in headline()
     assert "nothing got slower" in headline()
     assert "2 muted slowdowns" in headline()
-    assert json.dumps("▼ 2 slower, 2 of them muted") in words(counted(stand(shown), picture, service.muted_on(FAST)))
     assert "1 muted" in words(news(alerts.open_on(FAST, MOST_NEWS), FAST, 0))
 
 
@@ -148,14 +145,13 @@ def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_ov
     assert "became worse" in memory
     assert "slowdown" not in memory
     things = answered("track", "things", 1.2)
-    assert "changed whose better direction nobody has stated" in things
+    assert "changed whose better direction thresholds.toml does not state" in things
     assert "nothing got slower" not in things, "nobody knows"
     assert "time_sort +20." in things
-    assert json.dumps('match = { suite = "sorting.TimeSort", variant = "time_sort" }')[1:-1] in things
 
 
 def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
-    table = families(shown[0].current(), stand(shown))
+    table = families(shown[0].current(), in_order(stand(shown)))
     [(family, row)] = cells(table).items()
     assert family == "linear"
     assert [(sign, kind) for sign, kind, _ in row] == [("▼", "cell slower"), ("▼", "cell slower"), ("✕", "cell")]
@@ -189,7 +185,7 @@ def test_the_family_that_lost_most_comes_first(tmp_path):
     (root / "benchmarks.json").write_text(json.dumps(table | {arrays: table[sorting] | {"name": arrays}}))
     store = open_store(root, repo=tmp_path / "repo", cache=tmp_path / "cache")
     here = store, analysed(store, tmp_path / "repo")
-    assert list(cells(families(store.current(), stand(here, "runner")))) == [sorting, arrays]
+    assert list(cells(families(store.current(), in_order(stand(here, "runner"))))) == [sorting, arrays]
 
 
 def test_a_series_that_ends_does_not_move_the_trend_of_a_family():
