@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any
 
-from dashboard.charts.axes import in_zoom
+from dashboard.charts.axes import in_zoom, sourced
 from dashboard.charts.change_marks import marks
-from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, titled
+from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, styles, titled
 from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.analysis.machine_results import series_by_name
@@ -24,11 +25,42 @@ from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import Commit, Point, Run
+from lockstep.history.model import Commit, Point, Run, SeriesKey
 from lockstep.history.snapshot import Results
 
 #: The points of a series, oldest first, each with its number.
 Points = Sequence[tuple[Point, Measured | None]]
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """The data on the page of one series.
+
+    Attributes:
+        key: the key of the series.
+        commits: the commits of its machine, oldest first.
+        rows: the rows of the series.
+        points: the points of the quantity, oldest first, each with its number.
+        what: the displayed quantity.
+        changes: the detected changes of the series.
+        analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
+            of the cost's ratio. ``None`` while the analysis is pending, or if the detector follows none.
+        follows: the quantity to which ``analysis`` belongs; "" if unknown.
+    """
+
+    key: SeriesKey
+    commits: Sequence[Commit]
+    rows: RowTable
+    points: Points
+    what: Quantity
+    changes: tuple[FoundChange, ...]
+    analysis: Behaviour | None
+    follows: str
+
+    @property
+    def levels(self) -> Behaviour | None:
+        """The detector's levels if they are levels of the displayed quantity; otherwise ``None``."""
+        return self.analysis if self.follows == self.what.name else None
 
 
 def telemetry_panels(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
@@ -121,42 +153,31 @@ _COLUMNS = 800
 _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 
 
-def series_figure(
-    rows: RowTable,
-    points: Points,
-    commits: Sequence[Commit],
-    quantity: Quantity,
-    changes: Sequence[FoundChange],
-    analysis: Behaviour | None,
-    style: Style,
-    scheme: Scheme,
-    zoom: tuple[float, ...] = (),
-) -> Figure:
+def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = ()) -> Figure:
     """Return the chart of one series: its numbers, and below them clock, temperature and registers where recorded.
 
     Args:
-        rows: the rows of the series.
-        points: the points of the quantity, oldest first, each with its number.
-        analysis: the detector's levels of these numbers; ``None`` if the detector follows another quantity.
         zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
     """
-    shown = [(point, number) for point, number in points if number is not None]
-    [variant] = {key.variant for key in rows.keys} or {""}
-    columns = 0 if sum(in_zoom(point.commit, zoom) for point, _ in shown) <= MARKED else _COLUMNS
+    measured = [(point, number) for point, number in shown.points if number is not None]
+    variant, commits = shown.key.variant, shown.commits
+    style = styles([variant], set())[variant]
+    columns = 0 if sum(in_zoom(point.commit, zoom) for point, _ in measured) <= MARKED else _COLUMNS
     at = {commit.hash: index for index, commit in enumerate(commits)}
-    drawn = marks([(variant, change) for change in changes], commits, at, scheme, sized=True)
-    drawn += _condition_marks(points, commits, scheme)
+    drawn = marks([(variant, change) for change in shown.changes], commits, at, scheme, sized=True)
+    drawn += _condition_marks(shown.points, commits, scheme)
     # Points and levels, without a slope where nothing was measured.
-    steps = [at[change.commit] for change in changes if change.commit in at]
-    figure = trend(rows, commits, quantity, {variant: style}, scheme, drawn, zoom, columns, _first(points), steps)
+    steps = [at[change.commit] for change in shown.changes if change.commit in at]
+    begin = _first(shown.points)
+    figure = trend(shown.rows, commits, shown.what, {variant: style}, scheme, drawn, zoom, columns, begin, steps)
     data, layout = figure["data"], figure["layout"]
-    title = f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")
+    title = f"{shown.what.label} {shown.what.unit}".replace("% of floor %", "% of floor")
     layout["yaxis"] |= titled(escape(title), scheme)
-    if len(shown) <= _SAMPLED:
-        data.insert(0, _samples(shown, style, scheme))
-    if analysis is not None:
-        data += _levels(analysis, shown, scheme)
-    below = telemetry_panels(points, scheme)
+    if len(measured) <= _SAMPLED:
+        data.insert(0, _samples(measured, style, scheme))
+    if shown.levels is not None:
+        data += _levels(shown.levels, measured, scheme)
+    below = telemetry_panels(shown.points, scheme)
     tops = _domains(len(below))
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):
@@ -165,7 +186,7 @@ def series_figure(
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
     layout["margin"]["l"] = 62
-    return figure
+    return sourced(figure, shown.key.machine, commits)
 
 
 def _first(points: Points) -> int:

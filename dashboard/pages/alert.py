@@ -14,13 +14,13 @@ from werkzeug.exceptions import BadRequest
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.request_checks import RequestSecurity, WriteError
 from dashboard.charts.axes import sourced
-from dashboard.charts.series_figure import before_and_after, figure_height
+from dashboard.charts.series_figure import before_and_after, figure_height, series_figure
 from dashboard.charts.theme import NEUTRAL, Scheme
 from dashboard.charts.trend import Figure
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
-from dashboard.pages.series_data import chart, view
+from dashboard.pages.series_data import view
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
@@ -244,7 +244,7 @@ def trend_of_worst(
     step = replace(alert.members[0], commit=results.commits(alert.machine)[measured[0]].hash)
     shown = replace(shown, changes=(*(one for one in shown.changes if one.commit not in alert.commits), step))
     zoom = (max(first, measured[0] - _BEFORE) - 0.5, len(place) - 0.5)
-    figure = chart(results, replace(address, zoom=zoom), shown, scheme)
+    figure = series_figure(shown, scheme, zoom)
     fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
     ends = {"x0": measured[0] - 0.5, "x1": measured[-1] + 0.5, "yref": "paper", "y0": 0, "y1": 1}
     figure["layout"]["shapes"].append({"type": "rect", **fill, **ends})

@@ -14,7 +14,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.charts.axes import by_date, in_order
 from dashboard.charts.change_marks import change_text
-from dashboard.charts.series_figure import figure_height
+from dashboard.charts.series_figure import SeriesView, figure_height, series_figure
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
 from dashboard.pages.parts import (
@@ -30,8 +30,6 @@ from dashboard.pages.parts import (
     waiting,
 )
 from dashboard.pages.series_data import (
-    SeriesView,
-    chart,
     commit_table,
     key_at,
     offered_quantities,
@@ -145,18 +143,18 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         commits = results.commits(stored["machine"])
         visible = in_order(zoom_of(zoom or ""), commits) if axis == "date" else zoom_of(zoom or "")
-        address = SeriesAddress(**{**stored, "quantity": quantity, "zoom": visible})
+        address = SeriesAddress(**{**stored, "quantity": quantity})
         machine_findings = findings.of_machine(results, address.machine)
         shown = view(results, address, machine_findings)
-        figure = chart(results, address, shown, scheme)
+        figure = series_figure(shown, scheme, visible)
         figure = by_date(figure, commits) if axis == "date" else figure
         return (
             figure,
             {"height": figure_height(figure)},
             facts(shown, machine_findings),
             changes(results, address, shown, _alerts_of(service, address, shown)),
-            series_commands(results, commits, shown.points, address.zoom),
-            commit_table(commits, address.machine, shown.points, shown.what, address.zoom),
+            series_commands(results, shown, visible),
+            commit_table(shown, visible),
         )
 
     axis = Input("series-axis", "value")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -11,13 +9,11 @@ import numpy as np
 from dash import html
 
 from dashboard.address import SeriesAddress
-from dashboard.charts.axes import in_zoom, sourced
-from dashboard.charts.series_figure import Points, changed_conditions, series_figure
-from dashboard.charts.theme import Scheme, styles
+from dashboard.charts.axes import in_zoom
+from dashboard.charts.series_figure import SeriesView, changed_conditions
 from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
-from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import name_of
-from lockstep.alerts.model import FoundChange
 from lockstep.alerts.reproduce import measured
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import rows_of
@@ -26,31 +22,11 @@ from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
 from lockstep.compare.shown_quantities import Quantity, quantities_of
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import Commit, Point, SeriesKey
+from lockstep.history.model import Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.record.commands_to_repeat import in_working_tree, locked, script
 from lockstep.record.quantity import PAIRED, SUITE_BENCHMARK, benchmark_name
-
-
-@dataclass(frozen=True)
-class SeriesView:
-    """The data on the page of one series.
-
-    Attributes:
-        points: the points of the quantity, oldest first, each with its number.
-        what: the displayed quantity.
-        changes: the detected changes of the series.
-        analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
-            of the cost's ratio. ``None`` while the analysis is pending, or if the detector follows none.
-        follows: the quantity to which ``analysis`` belongs; "" if unknown.
-    """
-
-    points: tuple[tuple[Point, Measured | None], ...]
-    what: Quantity
-    changes: tuple[FoundChange, ...]
-    analysis: Behaviour | None
-    follows: str
 
 
 def key_at(address: SeriesAddress) -> SeriesKey:
@@ -77,6 +53,9 @@ def view(results: Results, address: SeriesAddress, machine_findings: MachineFind
     fallback = "speedup" if quantity.name == "speedup" else "latency"
     numbers = _numbers(rows, quantity.name)
     return SeriesView(
+        key,
+        results.commits(key.machine),
+        rows,
         tuple((point, numbers.get(point.commit)) for point in points.get(fallback, points.get("value", []))),
         quantity,
         reported_changes(results, key, machine_findings)
@@ -116,21 +95,6 @@ def _numbers(rows: RowTable, quantity: str) -> dict[int, Measured]:
     }
 
 
-def chart(results: Results, address: SeriesAddress, shown: SeriesView, scheme: Scheme) -> dict[str, Any]:
-    """Return the chart of the series with its changes and levels, see ``series_figure``."""
-    style = styles([address.variant], set())[address.variant]
-    commits = results.commits(address.machine)
-    levels = _levels(shown)
-    _, rows = _measured_at(results, key_at(address))
-    figure = series_figure(rows, shown.points, commits, shown.what, shown.changes, levels, style, scheme, address.zoom)
-    return sourced(figure, address.machine, commits)
-
-
-def _levels(shown: SeriesView) -> Behaviour | None:
-    """Return the detector's levels if they are levels of the displayed quantity; otherwise ``None``."""
-    return shown.analysis if shown.follows == shown.what.name else None
-
-
 def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
@@ -148,17 +112,15 @@ def _page_quantity(name: str) -> str:
 MOST_ROWS = 50
 
 
-def commit_table(
-    commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, zoom: tuple[float, ...] = ()
-) -> list[Any]:
+def commit_table(shown: SeriesView, zoom: tuple[float, ...] = ()) -> list[Any]:
     """Return a table of the newest visible commits: number, change since the commit before, clock, state, subject.
 
     The change is that of the number itself; for a speedup, and rates of a Lockstep suite, that of the time.
     """
-    visible = [place for place, (point, _) in enumerate(points) if in_zoom(point.commit, zoom)]
+    visible = [place for place, (point, _) in enumerate(shown.points) if in_zoom(point.commit, zoom)]
     listed = visible[-MOST_ROWS:][::-1]
-    head = ("Commit", "Date", f"{quantity.label} {quantity.unit}", "Change %", "SM MHz", "°C", "State", "Subject")
-    rows = [_table_cells(commits, machine, points, quantity, place) for place in listed]
+    head = ("Commit", "Date", f"{shown.what.label} {shown.what.unit}", "Change %", "SM MHz", "°C", "State", "Subject")
+    rows = [_table_cells(shown, place) for place in listed]
     parts: list[Any] = [table(head, rows, "Commits", "commits")]
     if omitted := len(visible) - len(listed):
         text = f"and {count(omitted, 'older commit')}: drag along the chart to list them"
@@ -166,18 +128,18 @@ def commit_table(
     return parts
 
 
-def _table_cells(commits: Sequence[Commit], machine: str, points: Points, quantity: Quantity, index: int) -> list[Any]:
-    point, number = points[index]
-    before, last = points[index - 1] if index else (None, None)
-    commit = commits[point.commit]
+def _table_cells(shown: SeriesView, index: int) -> list[Any]:
+    point, number = shown.points[index]
+    before, last = shown.points[index - 1] if index else (None, None)
+    commit = shown.commits[point.commit]
     conditions = changed_conditions(before, point) if before else []
     state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
     state = f"{COPIED} as {point.same_work_as[:8]}" if point.same_work_as else state
     return [
-        html.Td(commit_link(commit, machine)),
+        html.Td(commit_link(commit, shown.key.machine)),
         html.Td(day(commit.date), className="dim"),
         html.Td("–" if number is None else significant(number.value, 5), className="number"),
-        html.Td(_moved(quantity, before, last, point, number), className="number dim"),
+        html.Td(_moved(shown.what, before, last, point, number), className="number dim"),
         html.Td("" if point.sm_mhz is None else whole(point.sm_mhz), className="number dim"),
         html.Td("" if point.temperature_c is None else f"{point.temperature_c:.0f}", className="number dim"),
         html.Td(state, className="failed" if point.state == "failed" else "dim"),
@@ -197,19 +159,14 @@ def _moved(
     return minus(f"{100 * (new / old - 1):+z.2f}")
 
 
-def series_commands(results: Results, commits: Sequence[Commit], points: Points, zoom: tuple[float, ...]) -> list[Any]:
-    """Return the commands that measure the newest visible number of a series again; [] if there is no number.
-
-    Args:
-        points: the points of the series with their numbers, oldest first.
-        zoom: the visible range of commits, see ``FamilyAddress``.
-    """
-    visible = [point for point, number in points if number is not None and in_zoom(point.commit, zoom)]
+def series_commands(results: Results, shown: SeriesView, zoom: tuple[float, ...]) -> list[Any]:
+    """Return the commands that measure the newest number in the range ``zoom`` again; [] if there is none."""
+    visible = [point for point, number in shown.points if number is not None and in_zoom(point.commit, zoom)]
     if not visible:
         return []
     point = visible[-1]
     name = name_of(point.series, results.benchmarks[point.series.benchmark])
-    newest = ["The newest number in view, of ", commit_link(commits[point.commit], point.series.machine), "."]
+    newest = ["The newest number in view, of ", commit_link(shown.commits[point.commit], point.series.machine), "."]
     working_tree = "\n".join(locked(name, in_working_tree(name), point.run.clock_state))
     parts = [
         html.Summary("Reproduce"),

@@ -1,7 +1,6 @@
 """Copies of the same work are hollow, a move to another GPU breaks the line, and commits may stand at their dates."""
 
 import base64
-from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,7 +10,7 @@ from served import words
 from trees import open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse
-from dashboard.charts import series_figure
+from dashboard.charts import series_figure as series_chart
 from dashboard.charts import trend as chart
 from dashboard.charts.axes import by_date, in_order
 from dashboard.pages import family_trends, series_data
@@ -85,13 +84,13 @@ def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
 
 
 def test_a_long_series_has_markers_where_it_is_zoomed(results, monkeypatch):
-    monkeypatch.setattr(series_figure, "MARKED", 8)
+    monkeypatch.setattr(series_chart, "MARKED", 8)
     monkeypatch.setattr(chart, "MARKED", 8)
     address = SeriesAddress("gpu", "linear", "triton", CASES[0], "cold")
 
     def modes(zoom):
         shown = series_data.view(results, address, None)
-        figure = series_data.chart(results, replace(address, zoom=zoom), shown, "light")
+        figure = series_chart.series_figure(shown, "light", zoom)
         return [trace["mode"] for trace in figure["data"] if trace.get("name") == "triton"]
 
     # The dots are at the measurements between copies.
@@ -115,14 +114,14 @@ def test_a_long_trend_has_dots_at_its_measurements(results, monkeypatch):
 def test_a_series_names_copies_and_the_gpu_to_which_it_moved(results):
     address = SeriesAddress("gpu", "linear", "triton", CASES[0], "cold")
     shown = series_data.view(results, address, None)
-    figure = series_data.chart(results, address, shown, "light")
+    figure = series_chart.series_figure(shown, "light")
     go.Figure(figure)
     before, after = (trace for trace in figure["data"] if trace.get("name") == "triton")
     assert (len(before["y"]), len(after["y"])) == (MOVED, LENGTH - MOVED)
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
     assert [trace["text"] for trace in figure["data"] if trace["mode"] == "text"] == [["another GPU, bbbbbbbb"]]
     assert len(figure["layout"]["annotations"]) == 1
-    text = words(commit_table(results.commits("gpu"), "gpu", shown.points, shown.what))
+    text = words(commit_table(shown))
     assert text.count(f"same work as {results.commits('gpu')[COPIED - 1].short}") == 1
 
 

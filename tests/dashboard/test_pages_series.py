@@ -11,8 +11,9 @@ from test_pages_overview import shown
 from trees import DATE, MACHINE, open_store, record, write_measurement
 
 from dashboard.address import SeriesAddress, parse
+from dashboard.charts.series_figure import series_figure
 from dashboard.pages import series, series_data
-from dashboard.pages.series_data import series_commands
+from dashboard.pages.series_data import commit_table, series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.series_of_suite import keys_of
@@ -37,7 +38,7 @@ def test_a_series_shows_its_change_with_the_commit_and_the_cause(shown):
     assert seen.what.name == "speedup"
     [found] = seen.changes
     assert found.cause.kind == "own commit"
-    figure = series_data.chart(results, ONE, seen, "light")
+    figure = series_figure(seen, "light")
     go.Figure(figure)
     [mark] = [trace for trace in figure["data"] if trace.get("mode") == "text"]
     assert (mark["text"], mark["x"]) == (["▼ +6.9 %"], [39.5])
@@ -58,15 +59,15 @@ def test_the_text_of_a_mark_is_on_the_side_with_more_room(shown):
     [found] = seen.changes
     commits = results.commits(FAST)
     near = tuple(replace(found, commit=commits[at].hash) for at in (10, 55))
-    figure = series_data.chart(results, ONE, replace(seen, changes=near), "light")
+    figure = series_figure(replace(seen, changes=near), "light")
     go.Figure(figure)
     [mark] = [trace for trace in figure["data"] if trace.get("mode") == "text"]
     assert mark["textposition"] == ["middle right", "middle left"]
 
 
 def test_the_machine_code_of_each_commit_stands_below(shown):
-    results, seen = view(shown, ONE)
-    figure = series_data.chart(results, ONE, seen, "dark")
+    _, seen = view(shown, ONE)
+    figure = series_figure(seen, "dark")
     [code] = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
     assert set(code["y"]) == {168}
     changed = [x for x, text in zip(code["x"], code["text"], strict=True) if "code changed" in text]
@@ -76,8 +77,8 @@ def test_the_machine_code_of_each_commit_stands_below(shown):
 
 def test_a_new_toolchain_is_a_line_and_the_cause(shown):
     address = SeriesAddress(SLOW, "kda", "triton", "M=1,K=64", "cold")
-    results, seen = view(shown, address)
-    [mark] = [trace for trace in series_data.chart(results, address, seen, "light")["data"] if trace["mode"] == "text"]
+    _, seen = view(shown, address)
+    [mark] = [trace for trace in series_figure(seen, "light")["data"] if trace["mode"] == "text"]
     gain, tool = mark["text"]
     assert (gain.startswith("▲ −10."), tool) == (True, "triton 3.7.1")
     assert "toolchain" in mark["hovertext"][0]
@@ -87,11 +88,11 @@ def test_a_new_toolchain_is_a_line_and_the_cause(shown):
 
 def test_a_failure_is_marked_and_listed(shown):
     address = SeriesAddress(FAST, "linear", "triton", "M=64,K=64", "cold")
-    results, seen = view(shown, address)
-    traces = series_data.chart(results, address, seen, "light")["data"]
+    _, seen = view(shown, address)
+    traces = series_figure(seen, "light")["data"]
     [crosses] = [trace for trace in traces if trace.get("marker", {}).get("symbol") == "x-thin"]
     assert crosses["x"] == [COMMITS - 1]
-    assert "wrong result: 0.3 off" in words(series.commit_table(results.commits(FAST), FAST, seen.points, seen.what))
+    assert "wrong result: 0.3 off" in words(commit_table(seen))
 
 
 def test_the_facts_say_how_far_a_number_can_be_trusted(shown):
@@ -125,7 +126,7 @@ def test_clocks_and_temperature_share_the_axis(tmp_path):
         write_measurement(tmp_path / "r", [record(clocks=clocks)], commit=digit * 40, date=1_790_000_000_000 + place)
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "latency")
-    figure = series_data.chart(results, address, series_data.view(results, address, None), "light")
+    figure = series_figure(series_data.view(results, address, None), "light")
     beside = {trace["yaxis"]: trace for trace in figure["data"] if trace.get("yaxis") in ("y2", "y3")}
     assert beside["y2"]["y"] == [1500.0, 1490.0]
     assert "power cap" in beside["y2"]["text"][1]
@@ -136,12 +137,12 @@ def test_clocks_and_temperature_share_the_axis(tmp_path):
 def test_the_commands_measure_the_newest_number_in_view(shown, zoom, place):
     results, seen = view(shown, ONE)
     commits = results.commits(FAST)
-    text = words(series_commands(results, commits, seen.points, zoom))
+    text = words(series_commands(results, seen, zoom))
     assert f"lockstep run '{commits[place].hash[:12]}^!' --dry-run --bench" in text
     assert "linear.speedup" in text.replace("\\", "")
     assert "lockstep measure linear --case M=8,K=64 --variants triton --l2 cold" in text
     assert "# measured with NVIDIA H200; " in text
-    assert series_commands(results, commits, [], ()) == []
+    assert series_commands(results, replace(seen, points=()), ()) == []
 
 
 def test_the_page_answers_and_its_address_restores_it(shown):
@@ -181,10 +182,9 @@ def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
 def test_the_table_tells_a_lower_speedup_as_more_time(shown):
     """As the chart above it and every other page: the step that the detector calls +7 % is +7 % here."""
     address = SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold")
-    results, seen = view(shown, address)
+    _, seen = view(shown, address)
     zoom = (COMMITS * 2 // 3 - 0.5, COMMITS * 2 // 3 + 0.5)
-    commits = results.commits(FAST)
-    [table] = series.commit_table(commits, FAST, seen.points, seen.what, zoom)
+    [table] = commit_table(seen, zoom)
     assert '"children": "+6.' in words(table) or '"children": "+7.' in words(table)
 
 
@@ -195,7 +195,7 @@ def error_at(tmp_path, *errors):
     results = open_store(tmp_path / "r").current()
     address = SeriesAddress(MACHINE, "linear", "splitk", CASE, "cold", "error")
     seen = series_data.view(results, address, None)
-    return seen, series_data.chart(results, address, seen, "light"), results
+    return seen, series_figure(seen, "light"), results
 
 
 def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
@@ -221,7 +221,7 @@ def test_a_gain_is_not_drawn_in_the_colour_of_a_slowdown(shown):
     orange = {"#B04A00", "#FF9A5C"}
     gain = replace(seen, changes=(replace(found, size=-found.size, low=-found.high, high=-found.low),))
     for drawn, coloured in ((seen, True), (gain, False)):
-        [mark] = [one for one in series_data.chart(results, ONE, drawn, "light")["data"] if one["mode"] == "text"]
+        [mark] = [one for one in series_figure(drawn, "light")["data"] if one["mode"] == "text"]
         assert (mark["textfont"]["color"][0] in orange) == coloured
         text = words(series.changes(results, ONE, drawn))
         assert any(colour in text for colour in orange) == coloured
