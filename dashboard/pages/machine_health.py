@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,6 @@ from lockstep.gpu.nvml import THROTTLING
 from lockstep.history.model import STATES, Commit, Floats, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-
-#: Maximum points of a control's trend.
-TREND = 120
 
 
 @dataclass(frozen=True)
@@ -28,44 +25,39 @@ class Turn:
 
 @dataclass(frozen=True)
 class MachineHealth:
-    """The state of a machine apart from its kernels' numbers.
+    """The state of a machine apart from its kernels' numbers, at its newest commit; ``None`` where it is unknown.
 
     Attributes:
         machine: the machine's name.
-        run: the machine's newest run.
-        commit: the commit of the newest run.
-        commits, series: the machine's number of commits and series.
-        failed: number of series that failed at the newest commit.
+        runs, commits: the machine's runs and their commits, oldest first.
+        series: number of the machine's series.
+        failed: number of series that failed.
         reported_at: time of the newest number of any commit, ms since 1970; 0 if unknown.
-        records: number of records of the newest commit that state clocks.
+        records: number of records that state clocks.
         throttled: number of these records that were throttled.
-        reasons: number of records by reason for throttling.
-        sm_mhz: the median clock of these records; ``None`` if unknown.
-        noise: median standard error of the logarithm of the latencies and plain values at the newest commit (0.001 is
-            0.1 %); ``None`` if unknown.
-        mde: median of the smallest effects that one run can detect, as a share; ``None`` if unknown.
-        controls: for each control, pairs of the commit's index and the control's rate (calls per second) at the last
-            commits, oldest first.
-        boards: the GPUs of each commit.
-        turns: the changes of the toolchain and of the GPU, the newest first.
+        reasons: the reasons for throttling, the most frequent first.
+        sm_mhz: the median clock of these records.
+        noise: median standard error of the logarithm of the latencies and plain values (0.001 is 0.1 %).
+        mde: median of the smallest effects that one run can detect, as a share.
     """
 
     machine: str
-    run: Run
-    commit: Commit
-    commits: int
+    runs: Sequence[Run]
+    commits: Sequence[Commit]
     series: int
     failed: int
     reported_at: int
     records: int
     throttled: int
-    reasons: tuple[tuple[str, int], ...]
+    reasons: tuple[str, ...]
     sm_mhz: float | None
     noise: float | None
     mde: float | None
-    controls: Mapping[str, tuple[tuple[int, float], ...]]
-    boards: tuple[str, ...]
-    turns: tuple[Turn, ...]
+
+    @property
+    def run(self) -> Run:
+        """The newest run."""
+        return self.runs[-1]
 
 
 @remembered
@@ -74,32 +66,25 @@ def health_of(results: Results, machine: str) -> MachineHealth:
     runs, commits = results.runs_of(machine), results.commits(machine)
     rows = rows_at(results, machine, commits[-1].hash)
     # The costs of a record repeat its clocks.
-    latency_rows = rows.select(np.array([not rows.benchmark(place).cost for place in range(len(rows))], dtype=bool))
-    clocked = latency_rows.select(latency_rows.column("sm_mhz") > 0)
+    timed = rows.select(np.array([not rows.benchmark(place).cost for place in range(len(rows))], dtype=bool))
+    clocked = timed.select(timed.column("sm_mhz") > 0)
     texts = (text.split("\n") for text in clocked.columns["clock_reasons"].tolist())
     reasons = [[reason for reason in row_reasons if reason in THROTTLING] for row_reasons in texts]
     # A row has an error of its latency or of its value.
-    error, mde = (
-        np.fmax(latency_rows.column("latency_error"), latency_rows.column("value_error")),
-        latency_rows.column("mde"),
-    )
+    error, mde = np.fmax(timed.column("latency_error"), timed.column("value_error")), timed.column("mde")
     return MachineHealth(
         machine=machine,
-        run=runs[-1],
-        commit=commits[-1],
-        commits=len(commits),
+        runs=runs,
+        commits=commits,
         series=len(rows.series_keys.keys),
         failed=int((rows.columns["state"] == STATES.index("failed")).sum()),
         reported_at=max(run.measured_at for run in runs),
         records=len(clocked),
         throttled=sum(bool(row_reasons) for row_reasons in reasons),
-        reasons=tuple(Counter(reason for row_reasons in reasons for reason in row_reasons).most_common()),
+        reasons=tuple(dict(Counter(reason for row_reasons in reasons for reason in row_reasons).most_common())),
         sm_mhz=_median(clocked.column("sm_mhz")),
         noise=_median(error[error > 0]),
         mde=_median(mde[mde > 0]),
-        controls=_controls(runs),
-        boards=tuple(run.board for run in runs),
-        turns=_turns(runs, commits),
     )
 
 
@@ -107,16 +92,8 @@ def _median(values: Floats) -> float | None:
     return float(np.median(values)) if len(values) else None
 
 
-def _controls(runs: tuple[Run, ...]) -> dict[str, tuple[tuple[int, float], ...]]:
-    rates: dict[str, list[tuple[int, float]]] = {}
-    for at, run in list(enumerate(runs))[-TREND:]:
-        for name, control in run.controls.items():
-            if control.seconds:
-                rates.setdefault(name, []).append((at, 1 / control.seconds))
-    return {name: tuple(values) for name, values in sorted(rates.items())}
-
-
-def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ...]:
+def turns_of(runs: Sequence[Run], commits: Sequence[Commit]) -> list[Turn]:
+    """Return the changes of a machine's toolchain and GPU, the newest first, from its runs and their commits."""
     turns = []
     boards = _boards(runs[0])
     for at in range(1, len(runs)):
@@ -132,7 +109,7 @@ def _turns(runs: tuple[Run, ...], commits: tuple[Commit, ...]) -> tuple[Turn, ..
         boards |= new
         if changes:
             turns.append(Turn(commits[at], tuple(changes)))
-    return tuple(reversed(turns))
+    return turns[::-1]
 
 
 def _boards(run: Run) -> set[str]:

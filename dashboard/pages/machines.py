@@ -12,7 +12,7 @@ from dashboard.address import link
 from dashboard.charts.axes import commit_axis, sourced
 from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.charts.trend import Figure, stroke
-from dashboard.pages.machine_health import MachineHealth, health_of
+from dashboard.pages.machine_health import MachineHealth, Turn, health_of, turns_of
 from dashboard.pages.parts import (
     age,
     commit_line,
@@ -31,7 +31,7 @@ from lockstep.alerts.database.alert_row import now_ms
 from lockstep.compare.number_format import whole
 from lockstep.compare.two_sides import toolchain_text
 from lockstep.fleet.in_progress import InProgress, in_progress
-from lockstep.history.model import Commit, Run
+from lockstep.history.model import Run
 from lockstep.history.problem_tally import tally
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -39,20 +39,11 @@ from lockstep.history.store import Store
 #: Days without a report after which a machine is silent, the same as for alerts.
 SILENT = 7
 
-#: Maximum number of listed changes of a machine's toolchain.
-MOST_TURNS = 20
+#: Maximum number of listed changes of a machine's toolchain, and of commits in the chart of its controls.
+MOST_TURNS, TREND = 20, 120
 
 _HEAD = (
-    "Machine",
-    "Device",
-    "Last report",
-    "Newest commit",
-    "Clocks",
-    "SM MHz",
-    "Throttled",
-    "Noise",
-    "MDE",
-    "Failed",
+    *("Machine", "Device", "Last report", "Newest commit", "Clocks", "SM MHz", "Throttled", "Noise", "MDE", "Failed"),
     "Toolchain",
 )
 
@@ -101,13 +92,15 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     parts: list[Any] = [table(_HEAD, [_cells(health, now) for health in all_health], "Machines")]
     if results.line_note:
         parts.append(html.P(results.line_note, className="dim"))
-    shown = [health for health in all_health if health.controls or health.turns]
-    sections = [html.Section(_section(health, results.commits(health.machine), scheme)) for health in shown]
-    parts.append(html.Div(sections, className="charts sections"))
+    sections, lines = [], []
     for health in all_health:
-        if not (health.controls or health.turns):
+        figure, turns = controls_chart(health, scheme), turns_of(health.runs, health.commits)
+        if figure or turns:
+            sections.append(html.Section(_section(health, figure, turns)))
+        else:
             line = [mono(health.machine), html.Span(f": {_counted(health)}. {_unchanged(health.run)}", className="dim")]
-            parts.append(html.P([*line, *_upgrades(health, all_health)], id=_anchor(health), className="said"))
+            lines.append(html.P([*line, *_upgrades(health, all_health)], id=_anchor(health), className="said"))
+    parts += [html.Div(sections, className="charts sections"), *lines]
     if results.problems:
         heading = html.H2([count(len(results.problems), "problem"), " reading the results"], id="problems")
         parts += [heading, *(html.P(f"{sentence}.") for sentence in tally(results).sentences())]
@@ -115,50 +108,57 @@ def body(results: Results, scheme: Scheme, now: int) -> list[Any]:
     return parts
 
 
-def controls_chart(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> Figure:
-    """Return a chart of each control's rate over the commits, in per cent of its median; down is a slower machine.
+def controls_chart(health: MachineHealth, scheme: Scheme) -> Figure | None:
+    """Return a chart of each control's rate over the last commits, in per cent of its median; down is a slower machine.
 
-    A line is interrupted where another GPU measured.
+    A line is interrupted where another GPU measured; ``None`` without a control.
     """
-    style_of = styles(list(health.controls), set())
+    begin = max(len(health.runs) - TREND, 0)
+    shown = list(enumerate(health.runs))[begin:]
+    names = sorted({name for _, run in shown for name, control in run.controls.items() if control.seconds})
     data: list[dict[str, Any]] = []
-    for name, points in health.controls.items():
-        rates = sorted(rate for _, rate in points)
-        middle = rates[len(rates) // 2]
-        line = stroke(style_of[name], scheme)
-        line |= {"name": escape(name), "hovertemplate": "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>"}
-        line |= {"x": [at for at, _ in points], "y": [round(100 * rate / middle, 3) for _, rate in points]}
-        line["text"] = [f"{commits[at].short} {day(commits[at].date)}<br>GPU {health.boards[at]}" for at, _ in points]
-        gaps = [
-            place
-            for place in range(1, len(points))
-            if len({health.boards[at] for at, _ in points[place - 1 : place + 1]}) > 1
-        ]
-        for place in reversed(gaps):
-            for name in ("x", "y", "text"):
-                line[name].insert(place, None)
-        data.append(line)
+    for name, style in styles(names, set()).items():
+        points = [(at, run.board, 1 / seconds) for at, run in shown if (seconds := _seconds(run, name))]
+        middle = sorted(rate for *_, rate in points)[len(points) // 2]
+        x: list[int | None] = []
+        y: list[float | None] = []
+        text: list[str | None] = []
+        for place, (at, board, rate) in enumerate(points):
+            gap = [None] * (place > 0 and board != points[place - 1][1])
+            commit = health.commits[at]
+            x += [*gap, at]
+            y += [*gap, round(100 * rate / middle, 3)]
+            text += [*gap, f"{commit.short} {day(commit.date)}<br>GPU {board}"]
+        hover = "%{y:.2f} %<br>%{text}<extra>%{fullData.name}</extra>"
+        data.append(
+            stroke(style, scheme) | {"name": escape(name), "hovertemplate": hover, "x": x, "y": y, "text": text}
+        )
+    if not data:
+        return None
     figure = chart_layout(scheme)
-    begin = min((at for points in health.controls.values() for at, _ in points), default=0)
-    figure["xaxis"] |= commit_axis(commits, begin=begin)
+    figure["xaxis"] |= commit_axis(health.commits, begin=min(line["x"][0] for line in data))
     figure["yaxis"] |= {"ticksuffix": " %", "nticks": 5}
     values = [value for line in data for value in line["y"] if value is not None]
-    if values and min(values) > 98 and max(values) < 102:
+    if min(values) > 98 and max(values) < 102:
         figure["yaxis"]["range"] = [97.5, 102.5]
     figure["showlegend"] = True
     figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    return {"data": data, "layout": figure}
+    return sourced({"data": data, "layout": figure}, health.machine, health.commits)
+
+
+def _seconds(run: Run, control: str) -> float | None:
+    return run.controls[control].seconds if control in run.controls else None
 
 
 def _cells(health: MachineHealth, now: int) -> list[Any]:
+    newest = health.commits[-1]
     silent = health.reported_at < now - SILENT * 86_400_000
     reported = "unknown"
     if health.reported_at:
         reported = f"{day(health.reported_at)}, {age(health.reported_at, now)}" + (" ◌ silent" if silent else "")
     throttled = "–"
     if health.records:
-        share = f"{100 * health.throttled / health.records:.0f} %"
-        throttled = " ".join([share, ", ".join(reason for reason, _ in health.reasons)]).strip()
+        throttled = f"{100 * health.throttled / health.records:.0f} % {', '.join(health.reasons)}".strip()
     return [
         html.Td(html.A(health.machine, href=f"#{_anchor(health)}", className="link mono row")),
         html.Td(
@@ -166,13 +166,7 @@ def _cells(health: MachineHealth, now: int) -> list[Any]:
             className="device",
         ),
         html.Td(reported, className="slower nowrap" if silent else "nowrap"),
-        html.Td(
-            [
-                commit_link(health.commit, health.machine),
-                " ",
-                html.Span(day(health.commit.date), className="dim nowrap"),
-            ]
-        ),
+        html.Td([commit_link(newest, health.machine), " ", html.Span(day(newest.date), className="dim nowrap")]),
         html.Td(health.run.clock_state or "–", className="mono"),
         html.Td("–" if health.sm_mhz is None else whole(health.sm_mhz), className="number"),
         html.Td(throttled, className="slower" if health.throttled else "dim"),
@@ -183,54 +177,41 @@ def _cells(health: MachineHealth, now: int) -> list[Any]:
     ]
 
 
-def _section(health: MachineHealth, commits: tuple[Commit, ...], scheme: Scheme) -> list[Any]:
+def _section(health: MachineHealth, figure: Figure | None, turns: Sequence[Turn]) -> list[Any]:
     parts: list[Any] = [
         html.H2([mono(health.machine), html.Span(f" {_counted(health)}", className="dim")], id=_anchor(health)),
     ]
-    if health.controls:
+    if figure:
         text = "Controls, kernels that no commit changes (copy, empty launch, matrix product): % of their median rate"
-        caption = [html.Span(text), html.Span("down: the GPU was slower")]
-        figure = sourced(controls_chart(health, commits, scheme), health.machine, commits)
+        caption = html.Figcaption([html.Span(text), html.Span("down: the GPU was slower")])
         chart = graph(figure, f"Controls of {health.machine} over the commits")
-        parts.append(html.Figure([html.Figcaption(caption), chart], className="card"))
-    if health.turns:
-        rows = [
-            [
-                html.Td([*commit_line(turn.commit), " ", _compared(health, commits, turn.commit)]),
-                *(html.Td(text or "–") for text in change),
-            ]
-            for turn in health.turns[:MOST_TURNS]
-            for change in turn.changes
-        ]
-        parts.append(
-            table(("From commit", "Changed", "Before", "After"), rows, f"Toolchain and GPU of {health.machine}")
-        )
-    else:
-        parts.append(html.P(_unchanged(health.run), className="dim"))
-    return parts
-
-
-def _compared(health: MachineHealth, commits: tuple[Commit, ...], commit: Commit) -> Any:
-    """Return a link that compares a commit with the one measured before it."""
-    before = commits[commits.index(commit) - 1].hash
-    href = link("/compare", bm=health.machine, bc=before, hm=health.machine, hc=commit.hash)
-    return dcc.Link("compare", href=href, className="link")
+        parts.append(html.Figure([caption, chart], className="card"))
+    if not turns:
+        return [*parts, html.P(_unchanged(health.run), className="dim")]
+    rows = []
+    for turn in turns[:MOST_TURNS]:
+        before = health.commits[health.commits.index(turn.commit) - 1].hash
+        href = link("/compare", bm=health.machine, bc=before, hm=health.machine, hc=turn.commit.hash)
+        commit = html.Td([*commit_line(turn.commit), " ", dcc.Link("compare", href=href, className="link")])
+        rows += [[commit, *(html.Td(text or "–") for text in change)] for change in turn.changes]
+    heads = ("From commit", "Changed", "Before", "After")
+    return [*parts, table(heads, rows, f"Toolchain and GPU of {health.machine}")]
 
 
 def _upgrades(health: MachineHealth, all_health: Sequence[MachineHealth]) -> list[Any]:
     """Return links that compare the machine with those that have another toolchain on the same commit and device."""
     parts: list[Any] = []
+    commit = health.commits[-1].hash
     for other in all_health:
-        same = (other.commit, other.run.clock_state) == (health.commit, health.run.clock_state)
+        same = (other.commits[-1].hash, other.run.clock_state) == (commit, health.run.clock_state)
         if same and other.run.host.get("gpu") == health.run.host.get("gpu") and other.machine != health.machine:
-            commit = health.commit.hash
             href = link("/compare", bm=other.machine, bc=commit, hm=health.machine, hc=commit)
             parts += [" · compare with ", dcc.Link(other.machine, href=href, className="link mono")]
     return parts
 
 
 def _counted(health: MachineHealth) -> str:
-    return f"{count(health.commits, 'commit')}, {count(health.series, 'series')}"
+    return f"{count(len(health.commits), 'commit')}, {count(health.series, 'series')}"
 
 
 def _unchanged(run: Run) -> str:
