@@ -20,14 +20,12 @@ from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.model import Alert
 from lockstep.alerts.pages_service import AlertService
-from lockstep.alerts.reproduce import ends, measured
 from lockstep.alerts.story import Story, note_text, tell
 from lockstep.alerts.text import change
 from lockstep.compare.number_format import significant
 from lockstep.history.model import SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.processes.git import Git, GitError
-from lockstep.record.commands_to_repeat import installed
 
 #: Maximum number of measured commits that are listed where git does not know the range.
 _MOST_MEASURED = 30
@@ -112,27 +110,12 @@ def time_beside(results: Results, alert: Alert) -> str:
     return "; ".join(found) or "measured on no machine"
 
 
-def next_steps(story: Story, alert: Alert, results: Results) -> list[Any]:
+def next_steps(story: Story) -> list[Any]:
     """Return what a reader may do next, each with its command."""
-    listed: list[Any] = []
-    for step in story.next:
-        lines = _measured_with(alert, results) if step.words == "measure it again" else []
-        listed += [html.Dt(step.words), html.Dd(command_block("\n".join([*lines, step.command]), step.words))]
-    return [html.H2("What next"), html.Dl(listed, className="next")]
-
-
-def _measured_with(alert: Alert, results: Results) -> list[str]:
-    """Return shell comments that say with which software the commits before and after the change were measured.
-
-    The command below them measures both commits with the software that is installed today.
-    """
-    runs = {run.commit: run for run in results.runs if run.machine == alert.machine}
-    with_text = [installed(measured(runs[end])) if end in runs else "" for end in ends(alert)]
-    if len(set(with_text)) == 1:
-        return [f"# measured with {text}" for text in with_text[:1] if text]
-    return [
-        f"# {side}: measured with {text}" for side, text in zip(("before", "after"), with_text, strict=True) if text
+    listed = [
+        part for step in story.next for part in (html.Dt(step.words), html.Dd(command_block(step.command, step.words)))
     ]
+    return [html.H2("What next"), html.Dl(listed, className="next")]
 
 
 def register_source(app: Dash, findings: Findings, service: AlertService) -> None:

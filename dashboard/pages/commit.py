@@ -24,6 +24,7 @@ from dashboard.pages.parts import (
     day,
     loading,
     mono,
+    not_on,
     notice,
     table,
     waiting,
@@ -54,7 +55,10 @@ def layout(results: Results, address: CommitAddress) -> Any:
     if commit is None:
         return notice(f"No results of commit {address.commit[:40]}", html.P(back_link()))
     machines = [name for name in results.machines if results.run_at(name, commit.hash)]
-    machine = address.machine if address.machine in machines else machines[0]
+    if address.machine not in ("", *machines):
+        links = {name: CommitAddress(commit.hash, name).link() for name in machines}
+        return not_on(f"{address.machine[:80]} has no results of commit {commit.short}", links)
+    machine = address.machine or machines[0]
     run = results.run_at(machine, commit.hash)
     assert run is not None
     return html.Main(
@@ -70,7 +74,6 @@ def layout(results: Results, address: CommitAddress) -> Any:
                 ],
                 className="said",
             ),
-            *_elsewhere(address.machine, machine),
             html.P(
                 ["on ", *_machines(commit, machine, machines), html.Span(" · ", className="dim")]
                 + (_fork(results, machine, commit) if commit.apart else _neighbours(results, machine, commit)),
@@ -156,14 +159,6 @@ def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> list[Any]
         *(html.Td(text, className=kind) for text, kind in zip(numbers, classes, strict=True)),
         html.Td(commit_link(earlier, key.machine) if earlier else "measured first"),
     ]
-
-
-def _elsewhere(asked: str, shown: str) -> list[Any]:
-    """Return the sentence for an address with a machine that did not measure the commit; [] for other addresses."""
-    if asked in ("", shown):
-        return []
-    sentence = [mono(asked[:80]), " has no results of this commit; the page shows those of ", mono(shown), "."]
-    return [html.P(sentence, className="warning")]
 
 
 def _author(repo: Path, commit: str) -> str:

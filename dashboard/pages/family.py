@@ -32,7 +32,7 @@ from dashboard.pages.parts import (
     in_browser,
     loading,
     mono,
-    notice,
+    not_on,
     table,
     waiting,
 )
@@ -62,12 +62,8 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
     keys = keys_of(results, address.suite)
     machines = sorted({machine for machine, *_ in keys})
     if address.machine not in machines:
-        links = [
-            html.Li(dcc.Link(machine, href=FamilyAddress(machine, address.suite).link(), className="link mono"))
-            for machine in machines
-        ]
-        other_machines = [html.P("Machines that measured this family:"), html.Ul(links)] if machines else []
-        return notice(f"{address.suite} has no results on {address.machine}", *other_machines, html.P(back_link()))
+        links = {machine: FamilyAddress(machine, address.suite).link() for machine in machines}
+        return not_on(f"{address.suite} has no results on {address.machine}", links)
     shown = opened(results, address, findings)
     cases = sorted({key.case for key in keys} - {""}, key=natural)
     caches = sorted({key.l2 for key in keys})

@@ -80,6 +80,13 @@ def notice(title: str, *children: Any) -> Any:
     return html.Main(html.Section([dmc.Title(title, order=1, size="h3"), *children], className="notice"))
 
 
+def not_on(title: str, machines: Mapping[str, str]) -> Any:
+    """Return a page that says what a machine lacks, with the addresses of the page on the machines that have it."""
+    links = [html.Li(dcc.Link(name, href=href, className="link mono")) for name, href in machines.items()]
+    listed = [html.P("Machines that have it:"), html.Ul(links)] if links else []
+    return notice(title, *listed, html.P(back_link()))
+
+
 def notice_of(shown: Any) -> str:
     """Return the title of a page that is a notice; "" for other pages."""
     section = shown.children

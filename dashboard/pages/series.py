@@ -26,7 +26,7 @@ from dashboard.pages.parts import (
     in_browser,
     loading,
     mono,
-    notice,
+    not_on,
     waiting,
 )
 from dashboard.pages.series_data import (
@@ -61,15 +61,15 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     address = replace(address, machine=key.machine, suite=key.suite, case=key.case)
     machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
     if key.machine not in machines:
-        items = [html.Li(_elsewhere(address, machine)) for machine in machines]
-        other_machines = [html.P("Machines that measured this series:"), html.Ul(items)] if machines else []
-        return notice(
-            f"{address.machine} has no such series", html.P(mono(_named(address))), *other_machines, html.P(back_link())
-        )
+        named = " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)
+        return not_on(f"{address.machine} has no series {named}", {name: _on(address, name) for name in machines})
     offered = {quantity.name: quantity.label for quantity in offered_quantities(results, address, key)}
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
     other_links = [
-        part for machine in machines if machine != address.machine for part in (", ", _elsewhere(address, machine))
+        part
+        for machine in machines
+        if machine != address.machine
+        for part in (", ", dcc.Link(machine, href=_on(address, machine), className="link mono"))
     ]
     name = " ".join(part for part in (address.variant, address.case, address.l2) if part)
     return html.Main(
@@ -287,9 +287,5 @@ def _place(finding: FoundChange, named: Mapping[str, Commit], machine: str) -> l
     return ["in ", dcc.Link(finding.range_text, href=href, className="link mono")]
 
 
-def _elsewhere(address: SeriesAddress, machine: str) -> Any:
-    return dcc.Link(machine, href=replace(address, machine=machine).link(), className="link mono")
-
-
-def _named(address: SeriesAddress) -> str:
-    return " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)
+def _on(address: SeriesAddress, machine: str) -> str:
+    return replace(address, machine=machine).link()

@@ -15,10 +15,5 @@ def measured(run: Run) -> Measured:
 
 def reproduce(alert: Alert) -> str:
     """Return the command that measures the change of the worst series again; "" if the alert has no such change."""
-    good, bad = ends(alert)
-    return between(alert.members[0].series, good, bad) if good and bad else ""
-
-
-def ends(alert: Alert) -> tuple[str, str]:
-    """Return the ends of the alert's range; "" for an unknown commit, and for an alert without a change."""
-    return (alert.before, alert.after) if alert.members else ("", "")
+    known = alert.members and alert.before and alert.after
+    return between(alert.members[0].series, alert.before, alert.after) if known else ""

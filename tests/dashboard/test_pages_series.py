@@ -168,7 +168,7 @@ def test_a_series_that_is_not_there_says_where_it_is(tmp_path):
     shown, _ = page(store, *link.split("?", 1))
     assert MACHINE in words(shown)
     nowhere, _ = page(store, "/series/a/b", "?case=%3Cimg%3E")
-    assert "has no such series" in words(nowhere)
+    assert "a has no series b <img>" in words(nowhere)
 
 
 def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
