@@ -37,18 +37,8 @@ CAUSES: dict[Kind, tuple[str, str]] = {
 _BETTER = ("#0B62A8", "#6BB8F0")
 
 
-def change_colour(change: FoundChange, scheme: Scheme) -> str:
-    """Return the colour in which a chart of this scheme marks a change."""
-    return _colours(change)[scheme == "dark"]
-
-
-def change_text(change: FoundChange) -> str:
-    """Return a CSS colour for the text of a change. The browser selects the light or the dark one."""
-    light, dark = _colours(change)
-    return f"light-dark({light}, {dark})"
-
-
-def _colours(change: FoundChange) -> tuple[str, str]:
+def change_colours(change: FoundChange) -> tuple[str, str]:
+    """Return the colours of a change in the light and the dark scheme."""
     return _BETTER if change.sense == "better" else CAUSES[change.cause.kind]
 
 
@@ -87,7 +77,7 @@ def marks(
         first = labelled[0][1]
         lines += [commit_line(commits[at]) if first.exact else f"in {first.range_text}", wrapped(first.cause.sentence)]
         sign_text = f"{glyph} {amount(first)}" if sized else glyph
-        chart_marks.append(Mark(at, sign_text, change_colour(first, scheme), "<br>".join(lines)))
+        chart_marks.append(Mark(at, sign_text, change_colours(first)[scheme == "dark"], "<br>".join(lines)))
     return chart_marks
 
 

@@ -63,12 +63,6 @@ class SeriesView:
         return self.analysis if self.follows == self.what.name else None
 
 
-def telemetry_panels(points: Points, scheme: Scheme) -> list[tuple[str, list[Figure]]]:
-    """Return title and lines of each chart to draw below a series, from the top, without charts that have no data."""
-    panels = (_clock(points, scheme), _heat(points, scheme), _code(points, scheme))
-    return [part for part in panels if part]
-
-
 def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
     known = [point for point, _ in points if point.sm_mhz is not None]
     text = [
@@ -177,7 +171,7 @@ def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = (
         data.insert(0, _samples(measured, style, scheme))
     if shown.levels is not None:
         data += _levels(shown.levels, measured, scheme)
-    below = telemetry_panels(shown.points, scheme)
+    below = list(filter(None, (part(shown.points, scheme) for part in (_clock, _heat, _code))))
     tops = _domains(len(below))
     layout["yaxis"]["domain"] = tops[0]
     for place, (title, traces) in enumerate(below, 2):

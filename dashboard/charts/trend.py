@@ -170,8 +170,17 @@ def finished(
     layout["yaxis"] |= value_axis(*ends, unit) if ends else {"range": [0, 1], "showticklabels": False}
     if quantity.name == "error":
         scientific(layout["yaxis"])
-    levels = [_level(1.0, scheme)] if quantity.name == "speedup" else []
-    layout["shapes"] = [*levels, *(upright(mark.place - 0.5, mark.colour, "dot") for mark in marks)]
+    line = {"type": "line", "layer": "below"}
+    along, upright = {"xref": "paper", "x0": 0, "x1": 1}, {"yref": "paper", "y0": 0, "y1": 1}
+    layout["shapes"] = [
+        line
+        | upright
+        | {"x0": mark.place - 0.5, "x1": mark.place - 0.5, "line": {"color": mark.colour, "width": 1.25, "dash": "dot"}}
+        for mark in marks
+    ]
+    if quantity.name == "speedup":
+        one = {"y0": 1.0, "y1": 1.0, "line": {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}}
+        layout["shapes"].insert(0, line | along | one)
     below = [_crosses(failed, scheme) | _height(layout, [0.03] * len(failed))] if failed else []
     above = []
     if marks:
@@ -187,12 +196,6 @@ def _height(layout: Figure, shares: Sequence[float]) -> Figure:
     low, high = layout["yaxis"]["range"]
     heights = [low + share * (high - low) for share in shares]
     return {"y": [10**height if layout["yaxis"].get("type") == "log" else height for height in heights]}
-
-
-def upright(x: float, colour: str, dash: str) -> Figure:
-    """Return a line over the whole height of the chart at ``x``; ``dash`` is one of Plotly's dashes."""
-    line = {"color": colour, "width": 1.25, "dash": dash}
-    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line, "layer": "below"}
 
 
 def _signs(marks: Sequence[Mark], middle: float) -> Figure:
@@ -349,8 +352,3 @@ def commit_line(commit: Commit) -> str:
     """Return hash, date and subject of a commit for a hover."""
     day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
     return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
-
-
-def _level(value: float, scheme: Scheme) -> Figure:
-    line = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value, "line": line, "layer": "below"}

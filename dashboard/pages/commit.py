@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,9 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
     )
     def fill(stored: dict[str, str], _version: str | None) -> tuple[list[Any], str]:
-        return families(compared(stored)), _author(findings.repo, stored["commit"])
+        commit = stored["commit"]
+        log = read_log(Git(findings.repo, timeout_s=_TIMEOUT_S, fetch=False), [commit])
+        return families(compared(stored)), f"by {log[commit][0]}" if commit in log else ""
 
     @app.callback(
         Output("commit-series", "children"),
@@ -159,12 +160,6 @@ def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> list[Any]
         *(html.Td(text, className=kind) for text, kind in zip(numbers, classes, strict=True)),
         html.Td(commit_link(earlier, key.machine) if earlier else "measured first"),
     ]
-
-
-def _author(repo: Path, commit: str) -> str:
-    """Return the words for the author of a commit; "" if git does not know the commit."""
-    log = read_log(Git(repo, timeout_s=_TIMEOUT_S, fetch=False), [commit])
-    return f"by {log[commit][0]}" if commit in log else ""
 
 
 def _neighbours(results: Results, machine: str, commit: Commit) -> list[Any]:

@@ -226,13 +226,16 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
         if figure
     ]
     listed = [row for row in now if row.case in cases and row.variant in style_of]
+    # Series that are n/a end each case.
+    rank = {name: at for at, name in enumerate(style_of)}
+    listed.sort(key=lambda row: (cases.index(row.case), row.state == "na", rank[row.variant]))
     missing = [name for name in style_of if not any(row.variant == name and row.latency for row in now)]
     note = html.P(f"Not measured at this commit: {', '.join(missing)}.", className="dim hint")
     return [
         html.P(commit_words(commit), className="said"),
         *([note] if missing and timed else []),
         html.Div(cards, className="charts"),
-        _table(listed, cases, list(style_of)),
+        table(_HEAD, [_cells(row) for row in listed], count(len(listed), "series"), "numbers"),
     ]
 
 
@@ -242,17 +245,6 @@ def _newest(results: Results, machine: str, keys: Iterable[SeriesKey]) -> Commit
     row_places = [row for key in keys if (row := rows.find(key)) >= 0]
     places = rows.columns["commit"][row_places].tolist()
     return results.commits(machine)[max(places)] if places else None
-
-
-def _table(rows: Sequence[Row], cases: Sequence[str], variants: Sequence[str]) -> Any:
-    """Return a table of the rows, in the order of ``cases`` and ``variants``; series that are n/a end each case."""
-    rows = sorted(rows, key=lambda row: (cases.index(row.case), row.state == "na", variants.index(row.variant)))
-    return table(_HEAD, [_cells(row) for row in rows], count(len(rows), "series"), "numbers")
-
-
-def _plain(value: float) -> str:
-    """Format a value. A whole number has no decimals."""
-    return significant(value, 4) if value % 1 else whole(value)
 
 
 def _cells(row: Row) -> list[Any]:
@@ -275,7 +267,7 @@ def _cells(row: Row) -> list[Any]:
         # Benchmarks of other projects have no variants, and may have no cases.
         html.Td(mono(row.case) if row.variant else linked(row.case or row.suite), className="shape"),
         html.Td(linked(row.variant) if row.variant else ""),
-        number(VALUE, lambda value: f"{_plain(value)} {row.unit}".strip()),
+        number(VALUE, lambda value: f"{significant(value, 4) if value % 1 else whole(value)} {row.unit}".strip()),
         number("latency", partial(significant, count=4), interval=True),
         number("speedup", partial(significant, count=4), interval=True),
         number("floor", "{:.1f}".format),

@@ -90,7 +90,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             _unreadable(results),
             folded(controls),
             html.Div(waiting(), id="overview-cards"),
-            grid(shown_columns, _most(results)),
+            grid(shown_columns, max(len(results.keys(name).keys) for name in results.machines)),
             html.P(id="overview-more", className="dim"),
             dcc.Store(id="overview-path", data={"path": "/", "keys": _KEYS}),
         ]
@@ -114,8 +114,9 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         made = chosen(results, findings, machine, l2, quantity, since, visit)
         open_alerts = service.open_on(machine, MOST_NEWS) if service else NO_ALERTS
         muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
+        trouble = [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
         return (
-            [*_trouble(findings), *said(results, machine, since, visit or 0, findings, muted, open_alerts)],
+            [*trouble, *said(results, machine, since, visit or 0, findings, muted, open_alerts)],
             [*news(open_alerts, machine, now_ms()), drawn(results, made)],
         )
 
@@ -197,11 +198,6 @@ def _compared(results: Results, machine: str, compared: Commit, everything: Stat
     return line
 
 
-def _most(results: Results) -> int:
-    """Return the largest number of table rows (variant, case and cache state) that a machine has."""
-    return max(len(results.keys(machine).keys) for machine in results.machines)
-
-
 def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     """Return the first cache state for which the machine has numbers. A CPU has no cold numbers."""
     if len(l2s) == 1:
@@ -210,11 +206,6 @@ def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
     measured = np.flatnonzero(~np.isnan(rows.column("latency")) | ~np.isnan(rows.column("value")))
     cache_states = {key.l2 for key in rows.select(measured).keys}
     return next((l2 for l2 in l2s if l2 in cache_states), l2s[0])
-
-
-def _trouble(findings: Findings) -> list[Any]:
-    """Return a warning if the analysis fails or is stale."""
-    return [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
 
 
 def _sinces(results: Results, machine: str, since: str = "") -> list[dict[str, str]]:

@@ -31,15 +31,15 @@ def opening_machine(results: Results) -> str:
     count. It still grows if it was measured in the week before the newest number of them all. A target that was only
     compiled for is shown only if no machine has measured.
     """
-    measured = [name for name in results.machines if _is_measured(results, name)] or list(results.machines)
+    measured = [
+        name
+        for name in results.machines
+        if not all(results.benchmarks[series.benchmark].exact for series in results.series(machine=name))
+    ] or list(results.machines)
     commits = {name: len(results.commits(name)) for name in measured}
     at = {name: _measured_at(results, name) for name in measured if 2 * commits[name] >= max(commits.values())}
     growing = (name for name in at if at[name] >= max(at.values()) - _ENDED_MS)
     return max(growing, key=lambda name: (commits[name], at[name], name))
-
-
-def _is_measured(results: Results, machine: str) -> bool:
-    return not all(results.benchmarks[series.benchmark].exact for series in results.series(machine=machine))
 
 
 def newest_first(results: Results) -> list[str]:

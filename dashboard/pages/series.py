@@ -13,7 +13,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
 from dashboard.charts.axes import by_date, in_order
-from dashboard.charts.change_marks import change_text
+from dashboard.charts.change_marks import change_colours
 from dashboard.charts.series_figure import SeriesView, figure_height, series_figure
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
@@ -268,7 +268,7 @@ def changes(
         lines.append(
             html.Li(
                 [
-                    html.Span(size, style={"color": change_text(finding)}),
+                    html.Span(size, style={"color": f"light-dark({', '.join(change_colours(finding))})"}),
                     html.Span(f"{ends} ", className="dim"),
                     *_place(finding, named, address.machine),
                     html.Span(f" · {finding.cause.kind}: {finding.cause.sentence}"),

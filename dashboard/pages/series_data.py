@@ -44,7 +44,8 @@ def view(results: Results, address: SeriesAddress, machine_findings: MachineFind
     names = names_by_key(results, address.machine).get(key, ())
     followed = machine_findings.noise if machine_findings else {}
     name = next((name for name in names if name in followed), None)
-    noise, follows = name, _page_quantity(name.quantity) if name else ""
+    shown_as = {"speedup": "speedup", "latency": "latency", "seconds": "latency"}
+    noise, follows = name, shown_as.get(name.quantity, "value") if name else ""
     if name is None and (ratio := _ratio_of(results, key)):
         ratio_names = names_by_key(results, address.machine).get(ratio, ())
         noise = next((name for name in ratio_names if name in followed), None)
@@ -102,10 +103,6 @@ def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey)
     first = ["speedup"] if "speedup" in names and not rows.is_baseline.any() else []
     names = first + [name for name in names if name not in first]
     return [described(rows, name) for name in names or quantities_of(results, address.suite)[:1]]
-
-
-def _page_quantity(name: str) -> str:
-    return {"speedup": "speedup", "latency": "latency", "seconds": "latency"}.get(name, "value")
 
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.

@@ -82,10 +82,6 @@ PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 _PLOTLY_PATH = "_dash-component-suites/plotly/package_data/plotly.min.js"
 
 
-def _plotly() -> Response:
-    return send_file(PLOTLY)
-
-
 def create_app(
     store: Store,
     service: AlertService | None = None,
@@ -122,7 +118,7 @@ def create_app(
     app.server.wsgi_app = below(app.server.wsgi_app, root)
     security = RequestSecurity(app, access or Access())
     app.server.register_blueprint(create_api(store, service, security.limiter, findings))
-    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", view_func=_plotly)
+    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", "plotly", lambda: send_file(PLOTLY))
     add_live(app, store, findings, service)
     prefix = app.config.requests_pathname_prefix
     alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
