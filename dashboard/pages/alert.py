@@ -242,7 +242,7 @@ def trend_of_worst(
         return None
     # A stored change does not know the first commit measured with it.
     step = replace(alert.members[0], commit=results.commits(alert.machine)[measured[0]].hash)
-    shown = replace(shown, changes=(*(one for one in shown.changes if one.commit not in alert.commits), step))
+    shown = replace(shown, changes=(*(one for one in shown.changes if one.key != step.key), step))
     zoom = (max(first, measured[0] - _BEFORE) - 0.5, len(place) - 0.5)
     figure = series_figure(shown, scheme, zoom)
     fill = {"fillcolor": NEUTRAL[scheme], "opacity": 0.13, "line": {"width": 0}, "layer": "below"}
