@@ -161,7 +161,7 @@ def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = (
     drawn = marks([(variant, change) for change in shown.changes], commits, at, scheme, sized=True)
     drawn += _condition_marks(shown.points, commits, scheme)
     # Points and levels, without a slope where nothing was measured.
-    steps = [at[change.commit] for change in shown.changes if change.commit in at]
+    steps = [_begin(at[change.commit], measured, at) for change in shown.changes if change.commit in at]
     begin = _first(shown.points)
     figure = trend(shown.rows, commits, shown.what, {variant: style}, scheme, drawn, zoom, columns, begin, steps)
     data, layout = figure["data"], figure["layout"]
@@ -181,6 +181,15 @@ def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = (
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
     layout["margin"]["l"] = 62
     return sourced(figure, shown.key.machine, commits)
+
+
+def _begin(place: int, measured: Sequence[tuple[Point, Measured]], at: Mapping[str, int]) -> int:
+    """Return the index of the first commit at the level of ``place``: copies of later commits may stand before it."""
+    for point, _ in reversed([one for one in measured if one[0].commit < place]):
+        if at.get(point.same_work_as, -1) < place:
+            break
+        place = point.commit
+    return place
 
 
 def _first(points: Points) -> int:

@@ -13,7 +13,9 @@ from served import KNOWN, NAME, act, call, place, serving, words
 from trees import open_store
 
 from dashboard.address import SeriesAddress
+from dashboard.charts.series_figure import series_figure
 from dashboard.pages import alert, alert_story, alerts
+from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -207,6 +209,24 @@ def test_the_line_breaks_at_every_step_of_the_series_not_only_at_the_alerts_own(
         assert [(line[0], line[-1]) for line in lines] == [(0, 7), (8, 15), (16, 23)]
         [signs] = [trace for trace in figure["data"] if trace["mode"] == "text"]
         assert sorted(signs["x"]) == [7.5, 15.5], "each step is marked once, the alert's own too"
+
+
+def test_no_line_leads_to_a_copy_of_a_later_commit_across_the_step(tmp_path):
+    """The first commit of the new level may be a copy, which the detector does not see."""
+    commits = commits_of(tmp_path / "repo", 20)
+    root = tmp_path / "repo" / "results"
+    write_history(root, "h200", commits, lambda n: Here(slower=1.3 if n >= 9 else 1.0, copies=12 if n == 9 else None))
+    store = open_store(root, repo=tmp_path / "repo")
+    results, found = analyse_store(store, Thresholds(), tmp_path / "repo")
+    findings = Findings(store.cache, tmp_path / "repo").of_machine(results, "h200")
+    own = next(one for one in found.alerts if one.members)
+    key = keys_by_name(results, "h200")[own.members[0].series]
+    for figure in (
+        alert.trend_of_worst(results, own, key, "light", findings),
+        series_figure(view(results, SeriesAddress(*key), findings), "light"),
+    ):
+        lines = [trace["x"] for trace in figure["data"] if trace.get("name") == "triton"]
+        assert [(line[0], line[-1]) for line in lines] == [(0, 8), (9, 19)]
 
 
 def test_the_samples_before_and_after_stand_over_one_another(tmp_path):
