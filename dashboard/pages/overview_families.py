@@ -46,31 +46,35 @@ def families(results: Results, statuses: Statuses) -> Any:
     Args:
         statuses: the statuses of one machine's series of one quantity, in the order of the table of series.
     """
-    members = by_family(statuses)
+    members, number = by_family(statuses)
     if not members:
         return None
-    of_shapes = [_of_each_shape(one) for one in members[:MOST_SUITES]]
+    of_shapes = [_of_each_shape(one) for one in members]
     trends = _trends(results, [key for _, best in of_shapes for key in best.rows.keys])
-    rows = [_row(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=False)]
+    rows = [_row(own, *shapes, trends) for own, shapes in zip(members, of_shapes, strict=True)]
     slower, faster = (word(verdict, statuses.rows.units[0]) for verdict in ("slower", "faster"))
     # Beside a speedup, a falling line of times looks like a loss.
     heads = {
         f"{name} of the time" if (name, slower) == ("Trend", "slower") else name: hint for name, hint in _HEAD.items()
     }
     card = table(tuple(heads), rows, "Families", "plain families", heads)
-    omitted = f"{MOST_SUITES} of {whole(len(members))} families are shown, those that changed most. "
-    legend = f"{omitted if len(members) > MOST_SUITES else ''}Orange: {slower}. Blue: {faster}. Full colour: 23 % or "
+    omitted = f"{MOST_SUITES} of {whole(number)} families are shown, those that changed most. "
+    legend = f"{omitted if number > MOST_SUITES else ''}Orange: {slower}. Blue: {faster}. Full colour: 23 % or "
     legend += f"more. No colour: within the noise. {SIGNS['unsure']}: only the newest two points show it. Hollow: new."
     card.children = [card.children, html.P(legend, className="legend dim")]
     return card
 
 
-def by_family(statuses: Statuses) -> list[Statuses]:
-    """Return the measured series of each family; families and series are in the order of ``statuses``."""
+def by_family(statuses: Statuses) -> tuple[list[Statuses], int]:
+    """Return the measured series of each of the first ``MOST_SUITES`` families, and the number of all families.
+
+    Families and series are in the order of ``statuses``.
+    """
     statuses = statuses.select(np.flatnonzero(statuses.rows.columns["state"] != STATES.index("na")))
     suites = statuses.rows.series_keys.suite[statuses.rows.columns["key"]]
-    listed = suites[np.sort(np.unique(suites, return_index=True)[1])]
-    return [statuses.select(np.flatnonzero(suites == suite)) for suite in listed.tolist()]
+    first = np.sort(np.unique(suites, return_index=True)[1])
+    shown = suites[first[:MOST_SUITES]].tolist()
+    return [statuses.select(np.flatnonzero(suites == suite)) for suite in shown], len(first)
 
 
 def _row(members: Statuses, loudest: Statuses, best: Statuses, trends: Mapping[str, Sequence[Trend]]) -> list[Any]:

@@ -27,7 +27,7 @@ from dashboard.pages.overview_choice import (
     opening_machine,
     shown_quantity,
 )
-from dashboard.pages.overview_families import MOST_SUITES, by_family
+from dashboard.pages.overview_families import by_family
 from dashboard.pages.overview_table import ordered
 from dashboard.pages.parts import commit_line, commit_link, crumbs, mono
 from dashboard.server.app import PLOTLY
@@ -70,8 +70,8 @@ class _Pages:
 
     def suites(self, machine: str) -> list[str]:
         """Return the suites that the machine's overview lists; each has a page."""
-        families = by_family(ordered(self.results, self.choice(machine)))
-        return sorted(family.rows.key_at(0).suite for family in families[:MOST_SUITES])
+        families, _ = by_family(ordered(self.results, self.choice(machine)))
+        return sorted(family.rows.key_at(0).suite for family in families)
 
     def commits(self, machine: str) -> tuple[Commit, ...]:
         """Return the newest commits of a machine, the newest first; each has a page."""
