@@ -9,7 +9,6 @@
     return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
   };
 
-  // Commands keep their lines, or a comment would swallow them.
   const fact = (term) => {
     const commands = term.nextElementSibling.querySelector("pre");
     const block = commands && `\n\n\`\`\`\n${commands.textContent.trim()}\n\`\`\``;
