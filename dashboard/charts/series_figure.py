@@ -6,17 +6,16 @@ The first has one x axis for value, clock, temperature and machine code.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any
 
-from dashboard.charts.axes import in_zoom, sourced
-from dashboard.charts.change_marks import marks
+from dashboard.charts.axes import in_zoom
+from dashboard.charts.marks import condition_marks, marks, wrapped
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, styles, titled
-from dashboard.charts.trend import MARKED, Figure, Mark, commit_line, trend, wrapped
+from dashboard.charts.trend import MARKED, Figure, trend
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.cause.code_evidence import code_of
@@ -25,7 +24,7 @@ from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
 from lockstep.history.columns import COLUMNS
-from lockstep.history.model import Commit, Point, Run, SeriesKey
+from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 
 #: The points of a series, oldest first, each with its number.
@@ -155,13 +154,13 @@ def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = (
     """
     measured = [(point, number) for point, number in shown.points if number is not None]
     variant, commits = shown.key.variant, shown.commits
-    style = styles([variant], set())[variant]
     columns = 0 if sum(in_zoom(point.commit, zoom) for point, _ in measured) <= MARKED else _COLUMNS
     at = {commit.hash: index for index, commit in enumerate(commits)}
-    drawn = marks([(variant, change) for change in shown.changes], commits, at, scheme, sized=True)
-    drawn += _condition_marks(shown.points, commits, scheme)
     # Points and levels, without a slope where nothing was measured.
     steps = [_begin(at[change.commit], measured, at) for change in shown.changes if change.commit in at]
+    style = styles([variant], set())[variant]
+    drawn = marks([(variant, change) for change in shown.changes], commits, at, scheme, sized=True)
+    drawn += condition_marks([point for point, _ in shown.points], commits, scheme)
     begin = _first(shown.points)
     figure = trend(shown.rows, commits, shown.what, {variant: style}, scheme, drawn, zoom, columns, begin, steps)
     data, layout = figure["data"], figure["layout"]
@@ -180,7 +179,7 @@ def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = (
         data += [trace | {"yaxis": f"y{place}"} for trace in traces]
     layout["xaxis"]["anchor"] = f"y{len(below) + 1}" if below else "y"
     layout["margin"]["l"] = 62
-    return sourced(figure, shown.key.machine, commits)
+    return figure
 
 
 def _begin(place: int, measured: Sequence[tuple[Point, Measured]], at: Mapping[str, int]) -> int:
@@ -201,11 +200,6 @@ def figure_height(figure: Mapping[str, Any]) -> int:
     """Return the chart's height in pixels, which grows with the number of parts below the main part."""
     below = [name for name in figure["layout"] if name.startswith("yaxis") and name != "yaxis"]
     return 340 + 95 * len(below)
-
-
-def moved(before: Point, after: Point) -> bool:
-    """Return whether two points were measured on different GPUs."""
-    return before.gpu != after.gpu and bool(before.gpu and after.gpu)
 
 
 def _samples(shown: Sequence[tuple[Point, Measured]], style: Style, scheme: Scheme) -> Figure:
@@ -241,31 +235,6 @@ def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> l
     begin = max((at for at, (a, b) in enumerate(pairwise(shown), 1) if a[0].version != b[0].version), default=0)
     measured_commits = [point.commit for point, _ in shown[begin:] if not point.same_work_as]
     return measured_commits if analysis.levels and analysis.levels[-1].stop == len(measured_commits) else []
-
-
-def _condition_marks(points: Points, commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
-    """Return a mark where the toolchain or the GPU changed. Its sign names the first new part."""
-    found = []
-    for (before, _), (after, _) in pairwise(points):
-        if moved := changed_conditions(before, after):
-            name = re.sub(r" \S+ → ", " ", moved[0]) + (" …" if len(moved) > 1 else "")
-            hover = "<br>".join([*map(escape, moved), commit_line(commits[after.commit])])
-            found.append(Mark(after.commit, escape(name), NEUTRAL[scheme], hover, beside=True))
-    return found
-
-
-def changed_conditions(before: Point, after: Point) -> list[str]:
-    """Return "another GPU" if two points were measured on different GPUs, and ``triton 3.6.0 → 3.7.1`` for each
-    toolchain version that differs.
-    """
-    other_board = [f"another GPU, {after.gpu}"] if moved(before, after) else []
-    return other_board + changed_versions(before.run, after.run)
-
-
-def changed_versions(before: Run, after: Run) -> list[str]:
-    """Return ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs."""
-    old, new = before.toolchain, after.toolchain
-    return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
 
 
 def _domains(below: int) -> list[list[float]]:

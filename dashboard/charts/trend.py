@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -15,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.charts.axes import commit_axis, fitted, scientific, value_axis
+from dashboard.charts.marks import Mark, commit_line, wrapped
 from dashboard.charts.theme import NEUTRAL, Scheme, Style, chart_layout
 from dashboard.charts.thinning import envelope, outline_points
 from lockstep.compare.number_format import THIN, decimals
@@ -30,25 +28,6 @@ Places = NDArray[np.intp]
 
 #: Maximum number of visible commits of a chart that draws a marker for each point; with more, hollow ones are not seen.
 MARKED = 200
-
-
-@dataclass(frozen=True)
-class Mark:
-    """The mark of a change on a trend: a vertical line with a sign above it.
-
-    Attributes:
-        place: index of the first commit after the change; the line is drawn before it.
-        sign: ▼ for slower or ▲ for faster, and perhaps by how much; the name of a release or a version.
-        colour: the colour of the line and the sign.
-        hover: the text that the sign shows under the pointer, escaped for HTML.
-        beside: whether something besides the code changed; its sign stands below those of the changes.
-    """
-
-    place: int
-    sign: str
-    colour: str
-    hover: str
-    beside: bool = False
 
 
 def trend(
@@ -340,15 +319,3 @@ def hover_text(row: Row, value: Measured, quantity: Quantity, place: str) -> str
     if row.state == "bare":
         lines.append(STATE_LABELS["bare"])
     return "<br>".join(lines)
-
-
-def wrapped(text: str) -> str:
-    """Return text for a hover: cut at 300 characters, in lines of 60 characters, escaped for HTML."""
-    return "<br>".join(map(escape, textwrap.wrap(text[:300], 60)))
-
-
-@lru_cache(maxsize=10_000)
-def commit_line(commit: Commit) -> str:
-    """Return hash, date and subject of a commit for a hover."""
-    day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
-    return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"

@@ -215,6 +215,7 @@ def _charts(
     if figure is None:
         return []
     caption = html.Figcaption([mono(worst.series.label), html.Span("the worst series; the range is shaded")])
+    figure = sourced(figure, alert.machine, commits)
     drawn = graph(figure, "The worst series over the commits", f"{figure_height(figure)}px")
     parts = [html.Figure([caption, drawn], className="card series")]
     if samples := before_and_after(results, alert, scheme):

@@ -8,7 +8,7 @@ from typing import Any, cast
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
-from dashboard.charts.series_figure import changed_versions
+from dashboard.charts.marks import changed_versions
 from dashboard.charts.theme import Scheme
 from dashboard.charts.trend import Figure
 from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter

@@ -12,8 +12,8 @@ from typing import Any
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
-from dashboard.charts.axes import by_date, in_order
-from dashboard.charts.change_marks import change_colours
+from dashboard.charts.axes import by_date, in_order, sourced
+from dashboard.charts.marks import change_colours
 from dashboard.charts.series_figure import SeriesView, figure_height, series_figure
 from dashboard.charts.theme import Scheme
 from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
@@ -146,7 +146,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         address = SeriesAddress(**{**stored, "quantity": quantity})
         machine_findings = findings.of_machine(results, address.machine)
         shown = view(results, address, machine_findings)
-        figure = series_figure(shown, scheme, visible)
+        figure = sourced(series_figure(shown, scheme, visible), address.machine, commits)
         figure = by_date(figure, commits) if axis == "date" else figure
         return (
             figure,

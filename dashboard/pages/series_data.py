@@ -10,7 +10,8 @@ from dash import html
 
 from dashboard.address import SeriesAddress
 from dashboard.charts.axes import in_zoom
-from dashboard.charts.series_figure import SeriesView, changed_conditions
+from dashboard.charts.marks import changed_conditions
+from dashboard.charts.series_figure import SeriesView
 from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import name_of

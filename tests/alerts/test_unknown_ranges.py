@@ -11,7 +11,7 @@ from alerting import alerts, series, step
 from history import Here, commits_of, write_foreign, write_history
 
 from dashboard.address import SeriesAddress
-from dashboard.charts.change_marks import marks
+from dashboard.charts.marks import marks
 from dashboard.pages.alert import body
 from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.series import changes

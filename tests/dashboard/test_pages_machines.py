@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from served import place, serving, words
 from trees import MACHINE, open_store, points_in, record, recorded, write_measurement
 
-from dashboard.charts.series_figure import changed_conditions
+from dashboard.charts.marks import changed_conditions
 from dashboard.pages import machines
 from dashboard.pages.machine_health import health_of, turns_of
 from lockstep.fleet.in_progress import in_progress

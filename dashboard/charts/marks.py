@@ -1,24 +1,48 @@
-"""Draw changes of series, coloured by their cause, and releases as marks on a chart."""
+"""Mark changes of series, releases and changed conditions on a chart, and write the texts of hovers."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from dashboard.charts.theme import NEUTRAL, Scheme
-from dashboard.charts.trend import Mark, commit_line, wrapped
 from lockstep.alerts.cause.found_change import Kind
 from lockstep.alerts.model import FoundChange
 from lockstep.alerts.text import amount
 from lockstep.compare.verdict import sign
-from lockstep.history.model import Commit
+from lockstep.history.model import Commit, Point, Run
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.processes.git import Git
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The mark of a change on a trend: a vertical line with a sign above it.
+
+    Attributes:
+        place: index of the first commit after the change; the line is drawn before it.
+        sign: ▼ for slower or ▲ for faster, and perhaps by how much; the name of a release or a version.
+        colour: the colour of the line and the sign.
+        hover: the text that the sign shows under the pointer, escaped for HTML.
+        beside: whether something besides the code changed; its sign stands below those of the changes.
+    """
+
+    place: int
+    sign: str
+    colour: str
+    hover: str
+    beside: bool = False
+
 
 #: Colours of each cause in the light and the dark scheme. Causes that a developer must act on are orange.
 CAUSES: dict[Kind, tuple[str, str]] = {
@@ -101,3 +125,40 @@ def release_marks(results: Results, machine: str, repo: Path, scheme: Scheme) ->
         for place, named in gathered.items()
         if 0 < place < len(dates)
     )
+
+
+def condition_marks(points: Iterable[Point], commits: Sequence[Commit], scheme: Scheme) -> list[Mark]:
+    """Return a mark where the toolchain or the GPU changed. Its sign names the first new part."""
+    found = []
+    for before, after in pairwise(points):
+        if moved := changed_conditions(before, after):
+            name = re.sub(r" \S+ → ", " ", moved[0]) + (" …" if len(moved) > 1 else "")
+            hover = "<br>".join([*map(escape, moved), commit_line(commits[after.commit])])
+            found.append(Mark(after.commit, escape(name), NEUTRAL[scheme], hover, beside=True))
+    return found
+
+
+def changed_conditions(before: Point, after: Point) -> list[str]:
+    """Return "another GPU" if two points were measured on different GPUs, and ``triton 3.6.0 → 3.7.1`` for each
+    toolchain version that differs.
+    """
+    moved = before.gpu != after.gpu and before.gpu and after.gpu
+    return [f"another GPU, {after.gpu}"] * bool(moved) + changed_versions(before.run, after.run)
+
+
+def changed_versions(before: Run, after: Run) -> list[str]:
+    """Return ``triton 3.6.0 → 3.7.1`` for each toolchain version that differs."""
+    old, new = before.toolchain, after.toolchain
+    return [f"{name} {old.get(name, '–')} → {new.get(name, '–')}" for name in new if new.get(name) != old.get(name)]
+
+
+def wrapped(text: str) -> str:
+    """Return text for a hover: cut at 300 characters, in lines of 60 characters, escaped for HTML."""
+    return "<br>".join(map(escape, textwrap.wrap(text[:300], 60)))
+
+
+@lru_cache(maxsize=10_000)
+def commit_line(commit: Commit) -> str:
+    """Return hash, date and subject of a commit for a hover."""
+    day = datetime.fromtimestamp(commit.date / 1000, UTC).strftime("%Y-%m-%d")
+    return f"{commit.short} {day}<br>{wrapped(commit.subject)}" if commit.subject else f"{commit.short} {day}"
