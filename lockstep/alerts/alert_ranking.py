@@ -64,13 +64,12 @@ def loss_of_change(change: FoundChange) -> Loss | None:
         return None
     # The last points may be better than their level.
     known = [size for size in (change.size, change.left, change.recent) if size is not None and not math.isnan(size)]
-    smallest, today = min(known), max(known[1:], default=change.size)
-    least = (smallest - (0.0 if change.counted else (change.high - change.low) / 2)) / change.scale
+    least = (min(known) - (0.0 if change.counted else (change.high - change.low) / 2)) / change.scale
     if least <= 0:
         return None
     if change.measure == "ratio":
-        # A later change of the series is a loss of its own, and a part of today's number.
-        share = -math.expm1(-least) * (math.exp(smallest - today) if smallest < today else 1.0)
+        # What later changes of the series added is a loss of their own, and a part of today's number.
+        share = -math.expm1(-least) * (math.exp(change.size - change.left) if change.left > change.size else 1.0)
     else:
         share = min(least, 1.0)
     sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
