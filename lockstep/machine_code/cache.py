@@ -18,7 +18,7 @@ from typing import Any
 from lockstep.processes.cache_folder import cache_folder
 
 #: Format version; it is raised whenever the stored values change in form or meaning.
-VERSION = 4
+VERSION = 5
 #: Seconds after which unused entries are deleted.
 RETENTION_S = 60 * 24 * 3600
 

@@ -163,7 +163,8 @@ def occupancy(
     if registers:
         a_warp = _up(registers * WARP, REGISTER_UNIT)
         warps = REGISTERS // WARP_UNIT // a_warp * WARP_UNIT
-        by["registers"] = warps // _up(num_warps, WARP_UNIT)
+        # A launch is refused as if its warps filled groups of four; blocks that fit may share such a group.
+        by["registers"] = warps // num_warps if a_warp * _up(num_warps, WARP_UNIT) <= REGISTERS else 0
     a_block = _up(shared_bytes + SHARED_RESERVED, SHARED_UNIT)
     by["shared memory"] = limits.shared // a_block if shared_bytes <= limits.shared_block else 0
     if tensor_columns:
