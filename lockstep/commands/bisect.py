@@ -86,6 +86,13 @@ def _refused(args: argparse.Namespace) -> int | None:
     if worst.series.checked:
         log.error(f"bisect measures times, not checks; to check every commit of the range: {search}")
         return USAGE
+    if worst.series.exact:
+        versions = f"{details.before[:8]}..{details.after[:8]}"
+        log.error(
+            f"bisect measures times; {worst.series.quantity} needs no measurement: lockstep code history {versions} "
+            f"compiles the commits in between, lockstep code diff {versions.replace('..', ' ')} shows the change"
+        )
+        return USAGE
     if worst.series.cost:
         log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
         return USAGE

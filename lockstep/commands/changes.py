@@ -186,6 +186,9 @@ def _print(
         table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
     if changes:
         console.print(table)
+    else:
+        compared = "`lockstep gate --base OLD --head NEW` compares two commits"
+        console.print(f"none is known without {RUN} timed commits on either side; {compared}", highlight=False)
     noun = "change" if len(changes) == 1 else "changes"
     series = sum(
         number

@@ -185,7 +185,7 @@ class Trial:
         if not count:
             return MOVED if self.moved else UNREACHED
         if self.test.hopeless(ratios):
-            return f"too noisy for any budget: {stdev(ratios):.1%} between {count} {self.unit}"
+            return f"too noisy at present, for any budget: {stdev(ratios):.1%} between {count} {self.unit}"
         if count >= LOOKS[-1]:
             return f"too close to call after {count} {self.unit}"
         return f"{OUT_OF_TIME} after {count} {self.unit if count > 1 else self.unit.removesuffix('s')}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import fnmatch
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -92,7 +93,7 @@ class Accept:
     """An entry of thresholds.toml that accepts an intended slowdown, with the reason.
 
     Attributes:
-        slower_by: largest accepted slowdown; 0.05 is 5 %.
+        slower_by: largest accepted slowdown, as measured; 0.05 is 5 %, 1.5 is 150 %.
         of: commits ("a1b2c3d", seven digits or more) and pull requests ("#123") that introduced it.
     """
 
@@ -239,7 +240,7 @@ def _mute(entry: _Entry) -> Mute:
 
 def _accept(entry: _Entry) -> Accept:
     entry.only("match", "slower_by", "of", "because")
-    return Accept(entry.pattern(), entry.share("slower_by"), entry.names("of"), entry.text("because"))
+    return Accept(entry.pattern(), entry.share("slower_by", math.inf), entry.names("of"), entry.text("because"))
 
 
 #: How to write a value, for the message about a missing value or a wrong type.
@@ -299,13 +300,13 @@ class _Entry:
         read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
         return {key: reader(key) for key, reader in read.items() if key in self.values}
 
-    def share(self, key: str) -> float:
+    def share(self, key: str, limit: float = 1.0) -> float:
         value = self._given(key, str | float | int)
         number = value
         if isinstance(value, str):
             percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
             number = float(percent[1]) / 100 if percent else None
-        if isinstance(number, bool) or number is None or not 0 <= number < 1:
+        if isinstance(number, bool) or number is None or not 0 <= number < limit:
             raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
         return float(number)
 

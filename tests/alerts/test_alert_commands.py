@@ -134,6 +134,7 @@ def test_changes_names_a_step_of_the_newest_two_commits_without_an_alarm(run, pr
     write_history(tmp_path / "three", "h200", commits[: AT + 3], lambda n: Here(slower=newest.get(n, 1.0)))
     status, printed = run("changes", "--results", str(tmp_path / "three"), "--repo", ".")
     assert (status, printed.splitlines()[-1]) == (0, "0 changes in 6 series: 0 slower, 0 faster")
+    assert "none is known without 3 timed commits on either side; `lockstep gate --base OLD" in printed
 
 
 def test_changes_counts_a_series_once_whatever_its_versions(run, tmp_path):
@@ -260,6 +261,21 @@ def test_a_foreign_project_is_sent_to_asvs_own_bisection(run, project, tmp_path)
     status, printed = run("bisect", "1", "--config", str(config), "--state", str(state))
     assert status == 4
     assert f"asv find {commits[AT - 1][:12]}..{commits[AT][:12]}" in printed
+
+
+def test_an_exact_quantity_is_compiled_where_a_time_is_bisected(run, project, tmp_path):
+    root, commits = project
+    results = tmp_path / "results"
+    write_exact_history(results, commits, lambda n: code(registers=128, launches=2 if n < AT else 9))
+    config = tmp_path / "asv.conf.json"
+    config.write_text(json.dumps(CONFIG | {"repo": str(root), "results_dir": str(results)}))
+    status, printed = run("changes", "--exact", "--config", str(config))
+    assert status == 1, printed
+    status, printed = run("alerts", "list", "--json", "--config", str(config))
+    [opened] = [one for one in json.loads(printed) if one["members"]]
+    status, printed = run("bisect", str(opened["id"]), "--config", str(config))
+    assert status == 4
+    assert f"lockstep code diff {commits[AT - 1][:8]} {commits[AT][:8]} shows the change" in printed
 
 
 def test_the_published_site_has_the_alerts(project, tmp_path, run):

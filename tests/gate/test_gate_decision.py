@@ -99,7 +99,7 @@ def test_why_a_round_decides_nothing():
     assert told(trial([1.0, 1.02] * 14)) == ("unsure", "too close to call after 28 epochs")
     # Nine epochs of e to the ± 1/2, and 1: a deviation of a half.
     wild = [math.exp(one) for one in (0.5, -0.5) * 4 + (0,)]
-    assert told(trial(wild)) == ("unsure", "too noisy for any budget: 50.0% between 9 epochs")
+    assert told(trial(wild)) == ("unsure", "too noisy at present, for any budget: 50.0% between 9 epochs")
 
 
 def test_the_times_and_the_change_of_a_row_agree():

@@ -256,7 +256,7 @@ def test_a_pass_with_undecided_cases_has_a_sign_of_its_own():
 
 def test_a_command_that_holds_markup_is_no_code():
     text = to_markdown(report(verdict("slower", 0.02, variant="`x` <b>")))
-    [line] = [line for line in text.splitlines() if "worst case again" in line]
+    [line] = [line for line in text.splitlines() if "repeat the worst case" in line]
     assert "<b>" not in line
     assert not re.search(r"(?<!\\)`", line)
 
@@ -316,8 +316,8 @@ def test_the_report_names_the_command_for_the_worst_case_that_blocks():
     cases = verdict("slower", 0.004, case="M=16"), verdict("slower", 0.012), verdict("faster", -0.5)
     found = report(*cases, head=". (5d6e7f8+dirty)", machine={"clock_state": "locked@1500"})
     command = "lockstep gate --base 1a2b3c4 --head . --family linear --case M=8 --variant split_k --l2 cold --lock 1500"
-    assert f"to measure the worst case again: {command}" in remarks(found)
-    assert f"- to measure the worst case again: `{command}`\n" in to_markdown(found)
+    assert f"to repeat the worst case: {command}" in remarks(found)
+    assert f"- to repeat the worst case: `{command}`\n" in to_markdown(found)
     assert "--variant other " in remarks(report(*cases, verdict("failed", variant="other")))[-1]
     accepted = report(verdict("slower", 0.02, accepted="exact rounding"), verdict("failed", in_base=True))
     assert not any("worst case again" in one for one in remarks(accepted))
@@ -380,11 +380,11 @@ def test_a_report_that_is_read_again_says_the_same_and_ends_with_the_same_status
 
 def test_a_slowdown_names_its_next_commands():
     *_, why, accept, again = remarks(report(verdict("slower", 0.02), verdict("same")))
-    assert again.startswith("to measure the worst case again: lockstep gate --base 1a2b3c4 --head 5d6e7f8 ")
+    assert again.startswith("to repeat the worst case: lockstep gate --base 1a2b3c4 --head 5d6e7f8 ")
     assert why == "to see what changed in the machine code: lockstep code diff 1a2b3c4 5d6e7f8 --family linear"
     assert accept == "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
     *_, last, again = remarks(report(verdict("slower", 0.02), script="bench.py"))
-    assert again.startswith("to measure the worst case again: lockstep gate --script bench.py")
+    assert again.startswith("to repeat the worst case: lockstep gate --script bench.py")
     assert last == accept
 
 

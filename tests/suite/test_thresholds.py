@@ -43,6 +43,12 @@ match = { suite = "linear" }
 slower_by = "4 %"
 of = ["#12", "abcdef1"]
 because = "exact rounding"
+
+[[accept]]
+match = { suite = "mlp" }
+slower_by = "250 %"
+of = "#12"
+because = "half of the memory"
 """
 
 
@@ -126,6 +132,8 @@ def test_a_slowdown_is_accepted_in_its_commits_and_up_to_its_size(full):
     assert full.accepted(*SERIES, 0.03, ["Round exactly (#123)"]) is None
     assert full.accepted(*SERIES, 0.03, ["f" * 40]) is None
     assert full.accepted(*SERIES, 0.05, ["#12"]) is None
+    assert full.accepted("mlp", *SERIES[1:], 2.4, ["#12"]) is not None
+    assert full.accepted("mlp", *SERIES[1:], 2.6, ["#12"]) is None
     assert full.accepted("kda", *SERIES[1:], 0.03, ["#12"]) is None
 
 

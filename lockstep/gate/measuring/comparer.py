@@ -243,9 +243,10 @@ class Comparer:
             # The suite's import is misspelt. The variant itself does not refuse the case.
             return Verdict(key, "failed", f"base and head have no {head.lacks}", in_base=True)
         if isinstance(head, NotImplementedError):
-            if isinstance(base, Exception):
-                return Verdict(key, "na", str(head) or "not supported")
             reason = f"head has no {head.lacks}" if isinstance(head, NotInCommit) else str(head)
+            if isinstance(base, Exception):
+                beside = f"; base cannot run it here: {base}" if isinstance(head, NotInCommit) else ""
+                return Verdict(key, "na", f"{reason}{beside}" or "not supported")
             return Verdict(key, "removed", reason or "head does not support it any more")
         if head is not None:
             # If the case fails in base as well, the change did not break it.

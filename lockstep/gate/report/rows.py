@@ -21,7 +21,7 @@ from lockstep.record.series_name import SeriesName
 ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
 
 #: Beginning of the remark that ends with the command for the worst case.
-AGAIN = "to measure the worst case again: "
+AGAIN = "to repeat the worst case: "
 
 #: An interval whose ends differ by more than this factor is not shown: it carries no information, with many digits.
 MOST_APART = 10.0
