@@ -9,7 +9,7 @@ from pathlib import Path
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.compare.read_rows import rows_over
-from lockstep.history import columns
+from lockstep.history import point_columns
 from lockstep.history.store import Store
 from lockstep.record.file import write_records
 from lockstep.record.model import Clocks, Estimate, Provenance, Record
@@ -169,7 +169,7 @@ def points_in(results, *series):
     return [
         point
         for name, asked in own.items()
-        for point in results.points_of(name, results.columns(name, columns.COLUMNS, series=asked))
+        for point in results.points_of(name, results.columns(name, point_columns.COLUMNS, series=asked))
     ]
 
 

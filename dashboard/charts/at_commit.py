@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboard.charts.axes import differing_parts, log_axis, scientific
+from dashboard.charts.lines_and_bands import Figure, hover_text, stroke
 from dashboard.charts.theme import CARD, LINES, NEUTRAL, Scheme, Style, chart_layout, guide, titled
-from dashboard.charts.trend import Figure, hover_text, stroke
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.row import Row
 from lockstep.compare.series_of_suite import axes_of

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from dashboard.charts.axes import in_zoom
+from dashboard.charts.lines_and_bands import MARKED, Figure, trend
 from dashboard.charts.marks import condition_marks, marks, wrapped
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, styles, titled
-from dashboard.charts.trend import MARKED, Figure, trend
 from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.cause.code_evidence import code_of
@@ -23,8 +23,8 @@ from lockstep.alerts.model import Alert, FoundChange
 from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
-from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Commit, Point, SeriesKey
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.snapshot import Results
 
 #: The points of a series, oldest first, each with its number.

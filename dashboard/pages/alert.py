@@ -14,9 +14,9 @@ from werkzeug.exceptions import BadRequest
 from dashboard.address import SeriesAddress, link
 from dashboard.auth.request_checks import RequestSecurity, WriteError
 from dashboard.charts.axes import sourced
+from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.series_figure import before_and_after, figure_height, series_figure
 from dashboard.charts.theme import NEUTRAL, Scheme
-from dashboard.charts.trend import Figure
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting

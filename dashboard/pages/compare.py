@@ -8,9 +8,9 @@ from typing import Any, cast
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
+from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.marks import changed_versions
 from dashboard.charts.theme import Scheme
-from dashboard.charts.trend import Figure
 from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
 from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting

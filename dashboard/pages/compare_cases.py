@@ -15,8 +15,8 @@ from dash import dcc, html
 
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
+from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, box, chart_layout
-from dashboard.charts.trend import Figure
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
 from lockstep.alerts.text import change as of_log

@@ -13,8 +13,8 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
 from dashboard.charts.at_commit import accuracy, roofline, speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.axes import sourced
+from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.theme import Scheme, suite_styles, swatch
-from dashboard.charts.trend import Figure
 from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, quantity_links
 from dashboard.pages.family_trends import (
     MOST_CASES,

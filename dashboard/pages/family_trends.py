@@ -13,9 +13,9 @@ from dash import html
 
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import by_date, in_order, sourced
+from dashboard.charts.lines_and_bands import MARKED, Figure, finished, stroke, trend
 from dashboard.charts.marks import Mark, commit_line, marks, release_marks
 from dashboard.charts.theme import Scheme, Style, baselines, suite_styles, swatch
-from dashboard.charts.trend import MARKED, Figure, finished, stroke, trend
 from dashboard.pages.parts import graph, mono
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.number_format import significant

@@ -10,8 +10,8 @@ from dash import Dash, Input, Output, dcc, html, no_update
 
 from dashboard.address import link
 from dashboard.charts.axes import commit_axis, sourced
+from dashboard.charts.lines_and_bands import Figure, stroke
 from dashboard.charts.theme import Scheme, chart_layout, styles
-from dashboard.charts.trend import Figure, stroke
 from dashboard.pages.machine_health import MachineHealth, Turn, health_of, turns_of
 from dashboard.pages.parts import (
     age,

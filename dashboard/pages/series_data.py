@@ -22,8 +22,8 @@ from lockstep.compare.row import COPIED, STATE_LABELS, Measured, described
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import checks_of, names_by_key, reported_changes
 from lockstep.compare.shown_quantities import Quantity, quantities_of
-from lockstep.history.columns import COLUMNS
 from lockstep.history.model import Point, SeriesKey
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
 from lockstep.record.commands_to_repeat import in_working_tree, locked, script

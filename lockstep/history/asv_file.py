@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file_header import read_head, updated
-from lockstep.history.columns import MOST_SAMPLES, FilePoints
 from lockstep.history.model import STATES, Floats, Run
+from lockstep.history.point_columns import MOST_SAMPLES, FilePoints
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import Ids, Parameters, digest, series_ids
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms

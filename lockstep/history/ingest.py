@@ -18,8 +18,8 @@ import numpy as np
 
 from lockstep.history.asv_file import AsvFile, read_asv
 from lockstep.history.cache_manifest import Manifest, RunRow
-from lockstep.history.columns import FilePoints
 from lockstep.history.parquet import MOST_PARTS, write_part
+from lockstep.history.point_columns import FilePoints
 from lockstep.history.problems import Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.cache_folder import DamagedCache, Stamp, stamp_of
 from lockstep.history.cache_manifest import Part
-from lockstep.history.columns import COLUMNS, FilePoints, Kind, joined
+from lockstep.history.point_columns import COLUMNS, FilePoints, Kind, joined
 
 #: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
 MOST_PARTS = 12

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.history.asv_file import AsvFile, sampled
-from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, blank
 from lockstep.history.hex_digits import copied_words, packed, unpacked
 from lockstep.history.model import STATES, Control
+from lockstep.history.point_columns import BLANKS, COLUMNS, DTYPES, blank
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import digest, series_id
 from lockstep.history.validation import Unreadable, finite, name, plain_file, words

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.history.cache_folder import StoreError
-from lockstep.history.columns import BLANKS, COLUMNS, DTYPES, Kind
 from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.parquet import PartChecks
+from lockstep.history.point_columns import BLANKS, COLUMNS, DTYPES, Kind
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 

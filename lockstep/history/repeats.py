@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.history.columns import COLUMNS, MOST_SAMPLES
+from lockstep.history.point_columns import COLUMNS, MOST_SAMPLES
 
 Columns = dict[str, NDArray[Any]]
 

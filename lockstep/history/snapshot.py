@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.history.columns import COLUMNS
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.machine_index import MachineIndex
 from lockstep.history.model import (
@@ -26,6 +25,7 @@ from lockstep.history.model import (
     Series,
     Trend,
 )
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.reader import Reader, Rows, errors, log_ratios
 from lockstep.history.row_keys import KeyIndex
 from lockstep.history.snapshot_contents import Contents
@@ -203,7 +203,7 @@ class Results(Contents):
 
         Args:
             machine: the machine whose points are returned; an unknown machine has no points.
-            names: the names of stored columns (``lockstep.history.columns``).
+            names: the names of stored columns (``lockstep.history.point_columns``).
             commit: the full hash of the commit whose points are returned; ``None`` for each series' newest point.
             series: the series of which every point is returned. If given, ``commit`` has no effect.
             apart: return the points of ``series`` at the commits apart instead of those on the line.

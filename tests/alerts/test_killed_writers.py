@@ -30,7 +30,7 @@ from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import OPEN
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.pages_service import AlertService
-from lockstep.history.columns import COLUMNS
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 

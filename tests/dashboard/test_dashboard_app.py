@@ -23,8 +23,8 @@ from trees import COMMIT, DATE, MACHINE, every_row, open_store, record, write_me
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts.at_commit import sweep, sweep_axis
+from dashboard.charts.lines_and_bands import trend
 from dashboard.charts.theme import chart_layout, styles
-from dashboard.charts.trend import trend
 from dashboard.pages import family, family_trends, overview
 from dashboard.server.app import PLOTLY, create_app, page
 from dashboard.server.command import Dashboard, listen

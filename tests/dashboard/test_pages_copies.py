@@ -10,8 +10,8 @@ from served import words
 from trees import open_store
 
 from dashboard.address import FamilyAddress, SeriesAddress, parse
+from dashboard.charts import lines_and_bands as chart
 from dashboard.charts import series_figure as series_chart
-from dashboard.charts import trend as chart
 from dashboard.charts.axes import by_date, in_order
 from dashboard.pages import family_trends, series_data
 from dashboard.pages.series_data import commit_table
