@@ -146,7 +146,9 @@ BROKEN = """
 
 START = """
 from lockstep.commands.cli import main
-main()
+
+if __name__ == "__main__":  # asv starts processes that import this again
+    main()
 """
 
 

@@ -138,8 +138,8 @@ def shared(**tensors: Tensor) -> list[Buffer]:
 def machine_code(code: CodeType) -> str:
     constants = [
         machine_code(one) if isinstance(one, CodeType) else repr(one)
-        for one in code.co_consts
-        if one != code.co_consts[0] or len(code.co_consts) == 1
+        for place, one in enumerate(code.co_consts)
+        if place or not isinstance(one, str | None)  # the docstring
     ]
     return hashlib.sha256(repr((code.co_code, constants, code.co_names)).encode()).hexdigest()[:16]
 
