@@ -8,6 +8,7 @@ from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, Mac
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
 from lockstep.machine_code.differences.difference_sentences import differing
 from lockstep.machine_code.differences.report import diff_lines, in_short
+from lockstep.machine_code.model import Call
 
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
 MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")
@@ -215,6 +216,13 @@ def test_a_line_never_calls_a_case_the_same_that_was_not_traced():
     mixed = Comparison(sm90, {KEY: CODE, OTHER: unknown}, {KEY: worse, OTHER: CODE})
     assert in_short(mixed) == "sm_90: 1 changed, 1 not traced"
     assert in_short(Comparison(sm90, {}, {}, frozenset({"linear"}))) == "sm_90: same sources"
+
+
+def test_equal_kernels_with_more_memory_are_not_called_no_difference():
+    little, more = (replace(CODE, call=Call(0, 1, 1, 1, peak, 0)) for peak in (4096, 1 << 20))
+    lines = list(diff_lines(Comparison(Target.parse("sm_90"), {KEY: little}, {KEY: more}), "old", "new"))
+    assert lines[1] == "  the same kernels and steps; cases: 1 same"
+    assert any("memory" in line for line in lines[2:])
 
 
 @pytest.mark.parametrize(("changes", "told"), [(4, "and in 1 more way: linear"), (5, "and in 2 more ways: linear")])

@@ -159,11 +159,11 @@ def _status_line(comparison: Comparison) -> str:
     same = len(comparison.same_sources)
     same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
     parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
-    return (
-        f"  {'; '.join(parts)}"
-        if comparison.changes
-        else f"  no difference found in what was traced; {'; '.join(parts)}"
-    )
+    if not comparison.changes:
+        parts.insert(
+            0, "the same kernels and steps" if comparison.quantities else "no difference found in what was traced"
+        )
+    return f"  {'; '.join(parts)}"
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
