@@ -87,11 +87,9 @@ def _refused(args: argparse.Namespace) -> int | None:
         log.error(f"bisect measures times, not checks; to check every commit of the range: {search}")
         return USAGE
     if worst.series.exact:
-        versions = f"{details.before[:8]}..{details.after[:8]}"
-        log.error(
-            f"bisect measures times; {worst.series.quantity} needs no measurement: lockstep code history {versions} "
-            f"compiles the commits in between, lockstep code diff {versions.replace('..', ' ')} shows the change"
-        )
+        between = f"{search} compiles the commits in between, " if search else ""
+        shown = f"lockstep code diff {details.before[:8]} {details.after[:8]} shows the change"
+        log.error(f"bisect measures times; {worst.series.quantity} needs no measurement: {between}{shown}")
         return USAGE
     if worst.series.cost:
         log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
