@@ -103,7 +103,7 @@ def _entries(row: Mapping[str, Any], columns: Collection[str]) -> dict[_Combinat
 
 
 def _missing(entry: _Entry) -> bool:
-    """Return whether there is no number: asv writes NaN for "n/a", and for what was not selected."""
+    """Return whether the entry has no number. asv writes NaN for "n/a" and for combinations that were not selected."""
     result = entry.get("result")
     return isinstance(result, float) and math.isnan(result)
 

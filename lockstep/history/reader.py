@@ -73,7 +73,7 @@ class Source:
         return replace(self, **arrays)
 
     def in_order(self, columns: Rows, kept: NDArray[Any]) -> Rows:
-        """Return the machine's points among the rows ``kept``, sorted by series and commit; one for each of both.
+        """Return the machine's points among the rows ``kept``, one for each series and commit, in this order.
 
         The column "run" then has indices in ``Results.runs``, and "commit" those in ``MachineIndex.commits``. Repeated
         measurements of a commit are replaced by their means. ``columns`` is emptied, because both may be large.
