@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,8 @@ def observe(
             if not graphs:
                 # Reserves the memory for outputs allocated within calls, so that both sides find it free.
                 graphs.append(_capture(arms[0], pool))
-            base, head = _works(arms, pool, graphs, codes)
+            host = _HostMemory()
+            base, head = (without_host_addresses(work, host) for work in _works(arms, pool, graphs, codes))
             seen.append(Captured(base, head, [*_buffers(arms, pair[0].family)], _OwnMemory, _is_memory))
             yield seen[-1]
 
@@ -234,9 +236,10 @@ class _HostMemory:
     3f800000 in hexadecimal.
     """
 
-    def __init__(self) -> None:
+    @functools.cached_property
+    def _spans(self) -> list[tuple[int, int]]:
         spans = (line.split(maxsplit=1)[0].split("-") for line in memory_maps())
-        self._spans = sorted((int(start, 16), int(end, 16)) for start, end in spans)
+        return sorted((int(start, 16), int(end, 16)) for start, end in spans)
 
     def __call__(self, address: int) -> bool:
         if address < _LEAST_ADDRESS:
