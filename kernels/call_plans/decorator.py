@@ -24,10 +24,12 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import torch
+from torch._C._dynamo.guards import TensorGuards
 from torch.compiler import is_compiling
 from triton.runtime import driver
 
@@ -44,11 +46,14 @@ ON = os.environ.get("LOCKSTEP_KERNEL_PLANS", "1") != "0"
 #: Maximum number of plans of a function. Beyond it all plans are forgotten and made again.
 MOST_PLANS = 1024
 
+#: Maximum number of plans that a call has to try. Beyond it all are forgotten too.
+MOST_ALIKE = 32
+
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _PLAIN = frozenset({type(None), bool, int, str, torch.dtype})
 
-#: The plans of every function by the facts of a call; None for calls that cannot have a plan.
-_PLANS: list[dict[Any, Plan | None]] = []
+#: The known calls of every function by the form of a call: types, values that are no tensors, the first tensor's shape.
+_PLANS: list[dict[Any, list[_Known]]] = []
 
 #: Held while a call is recorded. Calls that other threads make meanwhile are not recorded.
 _RECORDING = threading.Lock()
@@ -70,7 +75,7 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        plans: dict[Any, Plan | None] = {}
+        plans: dict[Any, list[_Known]] = {}
         _PLANS.append(plans)
 
         @functools.wraps(function)
@@ -81,16 +86,16 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
             values = (*args, *kwargs.values())
             if by is not None:
                 values = tuple([by(value) if type(value) is tuple else value for value in values])
-            facts: list[Any] = [len(args), *kwargs]
+            form: list[Any] = [len(args), *kwargs]
             tensors: list[torch.Tensor] = []
-            if not _find_facts(values, facts, tensors):
+            if not _find_tensors(values, form, tensors):
                 return function(*args, **kwargs)
-            key = (driver.active.get_current_device(), *facts)
-            plan = plans.get(key, UNPLANNED)
-            if plan is UNPLANNED:
-                return _first_call(function, args, kwargs, tensors, plans, key)
-            result: Any = plan(tensors) if plan is not None else UNPLANNED
-            return function(*args, **kwargs) if result is UNPLANNED else result
+            key = tuple(form)
+            for known in plans.get(key, ()):
+                if known.fits(tensors):
+                    result: Any = known.plan(tensors) if known.plan is not None else UNPLANNED
+                    return function(*args, **kwargs) if result is UNPLANNED else result
+            return _first_call(function, args, kwargs, tensors, plans, key)
 
         return call
 
@@ -99,34 +104,60 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
     return decorate(function) if function else decorate
 
 
-def _find_facts(values: tuple[Any, ...], facts: list[Any], tensors: list[torch.Tensor]) -> bool:
-    """Append the facts of values to ``facts`` and the tensors among them to ``tensors``.
+def _find_tensors(values: tuple[Any, ...], form: list[Any], tensors: list[torch.Tensor]) -> bool:
+    """Append the tensors among values to ``tensors``, and types and all other values to ``form``.
+
+    The shape of the first tensor is part of the form, so that few plans have one form.
 
     Returns:
-        Whether a plan can compare all values, and every tensor is on a GPU.
+        Whether a plan can compare all values.
     """
     for value in values:
         kind = type(value)
         if kind in _TENSORS:
-            try:
-                place = value.stride(), value.device, value.data_ptr() & 15
-            except RuntimeError:  # a tensor without strides or memory
-                return False
-            if not value.is_cuda:
-                return False
-            facts.append((value.shape, value.dtype, value.requires_grad, place))
+            form += (kind, None if tensors else value.shape)
             tensors.append(value)
         elif kind in _PLAIN:
-            facts += (kind, value)  # True and 1 are different facts
+            form += (kind, value)  # True and 1 are different facts
         elif kind is float:
-            facts.append(value.hex())  # -0.0 and 0.0 are different facts
+            form.append(value.hex())  # -0.0 and 0.0 are different facts
         elif kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-            facts += (kind, len(value))
-            if not _find_facts(value, facts, tensors):
+            form += (kind, len(value))
+            if not _find_tensors(value, form, tensors):
                 return False
         else:
             return False
     return True
+
+
+class _Known(NamedTuple):
+    """A call that was made before: whether tensors have the facts of its tensors, and its plan if it has one."""
+
+    fits: Callable[[Sequence[torch.Tensor]], bool]
+    plan: Plan | None
+
+
+def _facts(tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[torch.Tensor]], bool]:
+    """Return a function that says whether other tensors have the facts of these.
+
+    torch's guards compare shape, strides, dtype, device, ``requires_grad`` and dispatch of each tensor, and that no
+    tensor occurs twice, in a tenth of the time that Python takes.
+
+    Raises:
+        RuntimeError: a tensor has no strides or no memory.
+    """
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check, device = guards.check, driver.active.get_current_device()
+    remainders = [tensor.data_ptr() & 15 for tensor in tensors]
+
+    def fits(others: Sequence[torch.Tensor]) -> bool:
+        return (
+            check(*others)
+            and [tensor.data_ptr() & 15 for tensor in others] == remainders
+            and driver.active.get_current_device() == device
+        )
+
+    return fits
 
 
 def _first_call(
@@ -134,24 +165,27 @@ def _first_call(
     args: Any,
     kwargs: Any,
     tensors: list[torch.Tensor],
-    plans: dict[Any, Plan | None],
+    plans: dict[Any, list[_Known]],
     key: tuple[Any, ...],
 ) -> T:
     # A plan tells tensors apart by identity.
-    if not tensors or len({id(tensor) for tensor in tensors}) < len(tensors) or not _RECORDING.acquire(blocking=False):
+    different = len({id(tensor) for tensor in tensors}) == len(tensors) > 0
+    if not different or not all(tensor.is_cuda for tensor in tensors) or not _RECORDING.acquire(blocking=False):
         return function(*args, **kwargs)
-    recorder = Recorder(tensors)
+    fits, recorder = None, Recorder(tensors)
     try:
+        with suppress(RuntimeError):
+            fits = _facts(tensors)
         with recorder:
             result = function(*args, **kwargs)
         plan = recorder.plan(result)
     finally:
         _RECORDING.release()
-    if recorder.made_workspace:  # the next call, which finds the workspace, can be planned
-        return result
-    if len(plans) >= MOST_PLANS:
-        plans.clear()
-    plans[key] = plan
+    # The next call, which finds the workspace, can be planned.
+    if fits is not None and not recorder.made_workspace:
+        if sum(map(len, plans.values())) >= MOST_PLANS or len(plans.get(key, ())) >= MOST_ALIKE:
+            plans.clear()
+        plans.setdefault(key, []).append(_Known(fits, plan))
     return result
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import torch
 import triton
+from torch._C._dynamo import guards
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.jit import JITFunction
 
@@ -42,6 +43,7 @@ def _on_cpu(make):
     return lambda *args, device=None, **kwargs: make(*args, **kwargs)
 
 
+guards._empty_strided_cuda = guards._empty_strided_cpu
 for made in ("empty", "empty_strided", "zeros", "full"):
     setattr(torch, made, _on_cpu(getattr(torch, made)))
 torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
