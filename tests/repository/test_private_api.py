@@ -20,8 +20,8 @@ REASONS = {
     "lockstep/timing/graph_capture.py": "ends a capture that failed and gives its memory back; torch leaves both open",
     "lockstep/timing/tuners/held_choices.py": "tuners of all classes measure with Autotuner._bench alone",
     "kernels/call_plans/decorator.py": "torch's own guards compare tensors in a tenth of the time that Python takes",
-    "kernels/call_plans/recorder.py": "torch documents TorchDispatchMode, which lies in a private module, and allocates "
-    "in a third of the time by the function that its compiled code calls",
+    "kernels/call_plans/recorder.py": "torch documents TorchDispatchMode, of a private module, and its compiled "
+    "code allocates in a third of the time",
     "kernels/grouped/library.py": "torch 2.11's grouped product, a rival, is known by its private name",
     "kernels/w4a16/library.py": "torch's own int4 product, the baseline, has no public name",
 }
