@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lockstep.compare.number_format import significant
-from lockstep.compare.shown_quantities import QUANTITIES, RELATIVE, VALUE, Quantity
+from lockstep.compare.shown_quantities import QUANTITIES, VALUE, Quantity
 from lockstep.history.model import SeriesKey, State
 from lockstep.record.quantity import SUITE_BENCHMARK, Better
 
@@ -117,7 +117,7 @@ class Row:
             return self.value
         if quantity == "speedup":
             return self.speedup
-        if latency is None or quantity == RELATIVE:
+        if latency is None:
             return None
         if quantity == "error":
             return None if self.check_error is None else Measured(self.check_error)
@@ -138,8 +138,6 @@ def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:
     """
     if quantity in QUANTITIES:
         return QUANTITIES[quantity]
-    if quantity == RELATIVE:
-        return Quantity(RELATIVE, "Relative to the first", "×")
     row = next((row for row in rows if row.value), None)
     suite_match = SUITE_BENCHMARK.fullmatch(row.suite if row else suite)
     label = suite_match["quantity"].replace("_", " ").capitalize() if suite_match else "Value"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.machine_results import name_of
 from lockstep.compare.row import Measured, Row
-from lockstep.compare.shown_quantities import RELATIVE, SHOWN_AS, VALUE
+from lockstep.compare.shown_quantities import SHOWN_AS, VALUE
 from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
 from lockstep.history.row_keys import KeyIndex
 from lockstep.record.quantity import Better
@@ -86,7 +86,7 @@ class RowTable(Sequence[Row]):
         return self.columns[name] if name in self.columns else np.broadcast_to(np.nan, len(self))
 
     def measured(self, quantity: str) -> Floats:
-        """Return a quantity of every row: one of ``Row.measured``, or ``RELATIVE``. NaN for rows without the number."""
+        """Return a quantity of every row, see ``Row.measured``; NaN for rows without the number."""
         return self.interval(quantity)[0]
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
@@ -98,13 +98,6 @@ class RowTable(Sequence[Row]):
         if quantity in (VALUE, "latency"):
             factor: Any = 1e6 if quantity == "latency" else self.factors if VALUE in self.columns else 1.0
             return factor * value, factor * low, factor * high
-        if quantity == RELATIVE:
-            timed = ~np.isnan(value)
-            value_columns = (self.column(name) for name in interval_names("value")[:3])
-            column_pairs = zip((value, low, high), value_columns, strict=True)
-            value, low, high = (np.where(timed, time, value_column) for time, value_column in column_pairs)
-            first = np.where(value > 0, self._first(value), np.nan)
-            return value / first, low / first, high / first
         if quantity == "error":
             error = np.where(np.isnan(value), np.nan, self.column("check_error"))
             return error, np.full_like(error, np.nan), np.full_like(error, np.nan)
@@ -115,17 +108,6 @@ class RowTable(Sequence[Row]):
         }
         numerator = np.where(numerators[quantity] > 0, numerators[quantity], np.nan)
         return numerator / value, numerator / high, numerator / low
-
-    def _first(self, value: Floats) -> Floats:
-        """Return, for each row, the oldest positive value of its series and benchmark version; NaN if there is none."""
-        pairs = self.columns["key"].astype(np.int64) << 32 | self.columns["version"]
-        _, group = np.unique(pairs, return_inverse=True)
-        first = np.full(len(self), np.nan)
-        order = np.argsort(-self.columns["commit"], kind="stable")
-        order = order[value[order] > 0]
-        # Write the oldest value last, so that it replaces the others.
-        first[group[order]] = value[order]
-        return first[group]
 
     @cached_property
     def keys(self) -> list[SeriesKey]:

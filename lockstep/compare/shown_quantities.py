@@ -32,11 +32,6 @@ QUANTITIES: dict[str, Quantity] = {
 }
 
 
-#: The time or value divided by the first one of the series under the same benchmark version. A single row does not have
-#: this quantity.
-RELATIVE = "relative"
-
-
 #: A cost, an exact quantity, or a number of another project that is not in seconds. The benchmark gives its unit and
 #: its better direction.
 VALUE = "value"
@@ -64,5 +59,5 @@ def quantities_of(results: Results, suite: str) -> tuple[str, ...]:
     """Return the names of the quantities that a suite can have, see ``Benchmark.key_suite``."""
     benchmark = results.benchmarks.get(suite)
     if benchmark is None:
-        return (*QUANTITIES, RELATIVE)
-    return ("latency" if benchmark.part == "latency" else VALUE), RELATIVE
+        return tuple(QUANTITIES)
+    return ("latency" if benchmark.part == "latency" else VALUE,)

@@ -10,7 +10,7 @@ from compared import each
 from trees import read
 
 from lockstep.compare.difference import call, compare_rows
-from lockstep.compare.read_rows import rows_at, rows_over
+from lockstep.compare.read_rows import rows_at
 from lockstep.compare.two_sides import Side, compare
 from lockstep.compare.verdict import LOUDEST, errors_of, quantile, quantiles
 from lockstep.history.reader import ASV_QUANTILE
@@ -128,14 +128,3 @@ def test_two_runs_alone_are_called_the_same_by_the_whole_interval(two):
     loud = [pair.verdict for pair in found]
     assert loud[:3] == ["failed", "failed", "slower"]
     assert loud == sorted(loud, key=["failed", "slower", "faster", "unsure", "same"].index)
-
-
-def test_a_number_relative_to_the_first_begins_at_the_first_that_is_positive(two):
-    rows = rows_over(two.results, "runner", two.results.keys("runner").keys)
-    found = {}
-    for key, value in zip(rows.keys, rows.measured("relative").tolist(), strict=True):
-        found.setdefault(key.suite.removeprefix("suite.track_"), []).append(value)
-    assert found["slower"] == pytest.approx([1.0, 1.05])
-    assert found["from_zero"] == pytest.approx([math.nan, 1.0], nan_ok=True)
-    # Another version of the benchmark begins anew.
-    assert found["changed"] == pytest.approx([1.0, 1.0])

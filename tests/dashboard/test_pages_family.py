@@ -40,14 +40,6 @@ def test_a_change_is_marked_with_its_commit_and_cause(shown):
         assert part in signs["hovertext"][0]
 
 
-def test_a_relative_trend_begins_at_one(shown):
-    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("relative",), ("triton",))
-    [figure] = charts(shown, address)
-    [line] = [trace for trace in figure["data"] if trace.get("name") == "triton"]
-    assert line["y"][0] == 1.0
-    assert line["y"][-1] == pytest.approx(1.07, abs=0.02)
-
-
 def test_the_roofline_stands_on_the_machines_own_controls(tmp_path):
     results = golden(tmp_path / "results").current()
     rows = list(newest_rows(results, MACHINE))
