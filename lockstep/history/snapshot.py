@@ -40,7 +40,7 @@ class Results(Contents):
     """
 
     def __init__(self, contents: Contents, reader: Reader) -> None:
-        super().__init__(**vars(contents))
+        vars(self).update(vars(contents))
         self._reader = reader
         self._version_ids = np.array(sorted(self.version_texts), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(self.version_texts[number] for number in self._version_ids.tolist())

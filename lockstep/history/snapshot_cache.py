@@ -32,41 +32,11 @@ _LOCK = threading.Lock()
 _COMPUTING = threading.RLock()
 
 
-def once(results: Results, owner: Hashable, key: Hashable, make: Callable[[], T], limit: int = _MOST) -> T:
-    """Return the cached value of ``make``, which is computed only once for a snapshot, a function and a key.
-
-    Other threads that need the same value wait for it.
-
-    Args:
-        owner: the function whose value is cached.
-        key: the arguments of the function.
-        make: function without arguments that computes the value. Callers must not modify the value.
-        limit: maximum number of values that are cached for the function.
-    """
-    with _LOCK:
-        entries = _CACHE.setdefault(results, {}).setdefault(owner, OrderedDict())
-        entry = entries.setdefault(key, [])
-        entries.move_to_end(key)
-        while len(entries) > limit:
-            entries.popitem(last=False)
-    if not entry:
-        with _COMPUTING:
-            if not entry:
-                entry.append(make())
-                with _LOCK:
-                    while len(entries) > 1 and sum(map(_size, entries.values())) > _MOST_ITEMS:
-                        entries.popitem(last=False)
-    value: T = entry[0]
-    return value
-
-
-def _size(entry: list[Any]) -> int:
-    """Return the number of items of a cached value; 0 if it is not computed yet, 1 if it is not a collection."""
-    return sum(len(value) if isinstance(value, Sized) else 1 for value in entry)
-
-
 def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """Decorate a function of a snapshot and hashable arguments, so that its values are cached; see ``once``."""
+    """Decorate a function of a snapshot and hashable arguments, so that each value is computed once.
+
+    Other threads that need the same value wait for it. Callers must not modify a value.
+    """
     return _cached(function, _MOST)
 
 
@@ -82,6 +52,25 @@ def _cached(function: Callable[Concatenate[Results, P], T], limit: int) -> Calla
     @wraps(function)
     def call(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = args, tuple(sorted(kwargs.items()))
-        return once(results, function, key, lambda: function(results, *args, **kwargs), limit)
+        with _LOCK:
+            entries = _CACHE.setdefault(results, {}).setdefault(function, OrderedDict())
+            entry = entries.setdefault(key, [])
+            entries.move_to_end(key)
+            while len(entries) > limit:
+                entries.popitem(last=False)
+        if not entry:
+            with _COMPUTING:
+                if not entry:
+                    entry.append(function(results, *args, **kwargs))
+                    with _LOCK:
+                        while len(entries) > 1 and sum(map(_size, entries.values())) > _MOST_ITEMS:
+                            entries.popitem(last=False)
+        value: T = entry[0]
+        return value
 
     return call
+
+
+def _size(entry: list[Any]) -> int:
+    """Return the number of items of a cached value; 0 if it is not computed yet, 1 if it is not a collection."""
+    return sum(len(value) if isinstance(value, Sized) else 1 for value in entry)

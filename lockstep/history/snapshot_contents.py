@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,18 @@ import numpy as np
 from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.machine_identity import machine_names
-from lockstep.history.model import Benchmark, Commit, Machine, Run
+from lockstep.history.model import Commit, Machine, Run
 from lockstep.history.problems import Problem
 from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
 
 
-@dataclass(eq=False, repr=False)
 class Contents:
     """All data of a snapshot except the points.
+
+    Args:
+        manifest: what the cache holds.
+        strays: problems of the results folder that do not belong to a single result file.
 
     Attributes:
         root: the results folder.
@@ -40,20 +43,28 @@ class Contents:
         notes: the accepted differences from asv's format.
     """
 
-    root: Path
-    machines: Mapping[str, Machine]
-    every_commit: tuple[Commit, ...]
-    line_note: str
-    runs: tuple[Run, ...]
-    rows: Sequence[Sequence[RunRow]]
-    files: int
-    parts: Path
-    layouts: Mapping[str, Ids]
-    benchmarks: Mapping[str, Benchmark]
-    known: Mapping[int, tuple[str, tuple[str, ...]]]
-    version_texts: Mapping[int, str]
-    problems: tuple[Problem, ...]
-    notes: tuple[Problem, ...]
+    def __init__(self, root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem]) -> None:
+        self.root, self.parts = root, parts
+        self.files = len(manifest.files)
+        self.known, self.version_texts, self.line_note = manifest.series, manifest.versions, manifest.line.note
+        names = sorted({name for name, _ in manifest.series.values()})
+        self.benchmarks = {name: benchmark(name, manifest.benchmarks.get(name)) for name in names}
+        self.layouts: Mapping[str, Ids] = {
+            layout: np.frombuffer(bytes.fromhex(digits), np.int64) for layout, digits in manifest.layouts.items()
+        }
+        self.rows, repeated = _by_run([row for row in manifest.runs.values() if row.points], self.layouts)
+        commits = _in_order(manifest)
+        place = {commit.hash: index for index, commit in enumerate(commits)}
+        runs = [replace(run_rows[-1].run, machine=run_rows[0].folder) for run_rows in self.rows]
+        machines = machine_names(runs, place)
+        folder_of = {name: run.machine for name, run in zip(machines, runs, strict=True)}
+        self.runs = tuple(replace(run, machine=name) for name, run in zip(machines, runs, strict=True))
+        self.machines = _machines(self.runs, folder_of, place)
+        measured = {run.commit for run in runs}
+        self.every_commit = tuple(commit for commit in commits if commit.hash in measured)
+        found = [*strays, *(one for _, of in sorted(manifest.problems.items()) for one in of), *repeated]
+        self.problems = tuple(problem for problem in found if problem.weight != "note")
+        self.notes = tuple(problem for problem in found if problem.weight == "note")
 
     def source(self, runs: Iterable[tuple[int, int]]) -> Source:
         """Return the source of the points of some runs, given by the index of each run's commit and of the run."""
@@ -65,45 +76,13 @@ class Contents:
         return Source(self.parts, np.array([row[4] for row in rows]), ids, commits, indices, ranks)
 
 
-def load(root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem]) -> Contents:
-    """Return the contents of a snapshot from the manifest.
-
-    Args:
-        parts: folder of the parquet files.
-        strays: problems of the results folder that do not belong to a single result file.
-    """
+def _in_order(manifest: Manifest) -> list[Commit]:
+    """Return all commits, oldest first."""
     dates = manifest.commits
     order = [replace(commit, date=dates[commit.hash]) for commit in manifest.line.commits if commit.hash in dates]
     # Another process may still be reading files. It adds them in portions, and orders the commits at the end.
     unordered = dates.keys() - {commit.hash for commit in order}
-    order += [Commit(commit, date) for date, commit in sorted((dates[commit], commit) for commit in unordered)]
-    place = {commit.hash: index for index, commit in enumerate(order)}
-    layouts = {layout: np.frombuffer(bytes.fromhex(digits), np.int64) for layout, digits in manifest.layouts.items()}
-    files = [row for row in manifest.runs.values() if row.points]
-    rows, repeated = _by_run(files, layouts)
-    runs = [replace(run_rows[-1].run, machine=run_rows[0].folder) for run_rows in rows]
-    names = machine_names(runs, place)
-    folder_of = {name: run.machine for name, run in zip(names, runs, strict=True)}
-    runs = [replace(run, machine=name) for name, run in zip(names, runs, strict=True)]
-    measured_commits = {run.commit for run in runs}
-    problems = [*strays, *(one for _, found in sorted(manifest.problems.items()) for one in found), *repeated]
-    benchmarks = sorted({name for name, _ in manifest.series.values()})
-    return Contents(
-        root=root,
-        machines=_machines(runs, folder_of, place),
-        every_commit=tuple(commit for commit in order if commit.hash in measured_commits),
-        line_note=manifest.line.note,
-        runs=tuple(runs),
-        rows=rows,
-        files=len(manifest.files),
-        parts=parts,
-        layouts=layouts,
-        benchmarks={name: benchmark(name, manifest.benchmarks.get(name)) for name in benchmarks},
-        known=manifest.series,
-        version_texts=manifest.versions,
-        problems=tuple(problem for problem in problems if problem.weight != "note"),
-        notes=tuple(problem for problem in problems if problem.weight == "note"),
-    )
+    return order + [Commit(commit, date) for date, commit in sorted((dates[commit], commit) for commit in unordered)]
 
 
 def _by_run(rows: Sequence[RunRow], layouts: Mapping[str, Ids]) -> tuple[list[list[RunRow]], list[Problem]]:

@@ -35,7 +35,7 @@ from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_contents import load
+from lockstep.history.snapshot_contents import Contents
 from lockstep.history.trouble import Trouble
 
 __all__ = ["Store", "StoreError", "default_cache"]
@@ -332,7 +332,7 @@ class Store:
         if aside := moved_aside(self.cache):
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
         if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1] != strays:
-            self._snapshot = Results(load(self.root, self._parts, manifest, strays), self._reader)
+            self._snapshot = Results(Contents(self.root, self._parts, manifest, strays), self._reader)
             self._loaded = manifest, strays
 
 
