@@ -33,8 +33,7 @@ from lockstep.alerts.cause.suspects import read_log
 from lockstep.compare.at_commit import CommitComparison, compare_commit
 from lockstep.compare.difference import geomean
 from lockstep.compare.number_format import whole
-from lockstep.compare.row_table import RowTable
-from lockstep.compare.two_sides import Pair
+from lockstep.compare.two_sides import pair_of
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
 from lockstep.history.model import Commit, Run
 from lockstep.history.snapshot import Results
@@ -213,36 +212,11 @@ def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
     if not len(found):
         return [html.P(NONE, className="dim")]
     shown = comparison.select(found[:MOST_SERIES])
-    pairs = [_pair(shown, place) for place in range(len(shown))]
+    notes = shown.rows.columns["note"].tolist()
+    reasons = [". ".join(filter(None, (shown.rows.reason(place), note))) for place, note in enumerate(notes)]
+    pairs = [pair_of(shown.differences, place, reason) for place, reason in enumerate(reasons)]
     parts = [compare_table(pairs, shown.rows.key_at(0).machine, sides=("Before", "Now"))]
     if len(found) > MOST_SERIES:
         text = f"The first {MOST_SERIES} of {whole(len(found))} series: search for others."
         parts.append(html.P(text, className="dim"))
     return parts
-
-
-def _pair(comparison: CommitComparison, place: int) -> Pair:
-    """Return a series with its numbers at the earlier commit and at this one."""
-    differences, rows = comparison.differences, comparison.rows
-    key, earlier, worse = rows.key_at(place), int(differences.earlier[place]), float(differences.worse[place])
-    return Pair(
-        key.suite,
-        key.case,
-        key.l2,
-        key.variant,
-        key.variant,
-        _number(differences.before, earlier) if earlier >= 0 else None,
-        _number(rows, place),
-        -worse if differences.flipped[place] else worse,
-        float(differences.error[place]),
-        LOUDEST[differences.verdict[place]],
-        ". ".join(filter(None, (rows.reason(place), rows.columns["note"][place]))),
-        times=differences.times.get(place),
-        unit=rows.benchmark(place).unit,
-    )
-
-
-def _number(rows: RowTable, place: int) -> float | None:
-    """Return the time of a row, or its value if it has no time."""
-    latency = rows.number("latency", place)
-    return rows.number("value", place) if latency is None else latency

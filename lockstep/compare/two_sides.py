@@ -99,22 +99,29 @@ class Comparison(Sequence[Pair]):
     The most urgent verdict comes first, and within a verdict the largest change.
 
     Attributes:
-        base, head: the rows of the two sides, in the same order.
         differences: the differences of head's rows from base's.
         codes: the machine code of each side as JSON text, by series.
         other_version: number of cases whose two sides were measured with different versions of the benchmark.
         one_sided: number of cases that only one side has.
     """
 
-    base: RowTable
-    head: RowTable
     differences: Differences
     codes: Sequence[Mapping[SeriesKey, str]]
     other_version: int
     one_sided: int
 
     def __len__(self) -> int:
-        return len(self.head)
+        return len(self.differences)
+
+    @cached_property
+    def base(self) -> RowTable:
+        """Base's rows, in the order of ``head``."""
+        return self.differences.before.select(self.differences.earlier)
+
+    @property
+    def head(self) -> RowTable:
+        """Head's rows."""
+        return self.differences.rows
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -161,34 +168,16 @@ class Comparison(Sequence[Pair]):
         return Counter(LOUDEST[code] for code in self.differences.verdict.tolist())
 
     def _pair(self, index: int) -> Pair:
-        sides = (self.base, self.head)
-        before, after = (side.key_at(index) for side in sides)
-        verdict, worse = LOUDEST[self.differences.verdict[index]], float(self.differences.worse[index])
-        base, head = (_number(side, index) for side in sides)
-        codes = [side.get(key, "") for side, key in zip(self.codes, (before, after), strict=True)]
-        return Pair(
-            suite=after.suite,
-            case=after.case,
-            l2=after.l2,
-            base_variant=before.variant,
-            head_variant=after.variant,
-            base=base,
-            head=head,
-            log=-worse if self.differences.flipped[index] else worse,
-            error=float(self.differences.error[index]),
-            verdict=verdict,
-            why=self._reason(index, verdict),
-            code=_code(*codes),
-            times=self.differences.times.get(index),
-            unit=self.base.benchmark(index).unit,
-        )
+        keys = (side.key_at(index) for side in (self.base, self.head))
+        codes = [side.get(key, "") for side, key in zip(self.codes, keys, strict=True)]
+        return pair_of(self.differences, index, self._reason(index), _code(*codes))
 
-    def _reason(self, index: int, verdict: Verdict) -> str:
+    def _reason(self, index: int) -> str:
         for name, side in (("base", self.base), ("head", self.head)):
             if STATES[side.at("state", index)] == "failed":
                 reason = side.reason(index)
                 return f"{name}: {reason}" if reason else name
-        if verdict != "unsure":
+        if LOUDEST[self.differences.verdict[index]] != "unsure":
             return ""
         if math.isnan(self.differences.worse[index]):
             numbers = [_number(side, index) for side in (self.base, self.head)]
@@ -236,7 +225,29 @@ def compare(
     listed = listed.select(loudest_first(listed))
     codes = [_codes(results, side) for side in (base, head)]
     one_sided = len(cases[0]) + len(cases[1]) - 2 * len(common_cases)
-    return Comparison(before.select(listed.earlier), listed.rows, listed, codes, int((~same).sum()), one_sided)
+    return Comparison(listed, codes, int((~same).sum()), one_sided)
+
+
+def pair_of(differences: Differences, place: int, why: str = "", code: str = "") -> Pair:
+    """Return a row and its earlier row, which may be missing, as a pair of base and head."""
+    rows, before, earlier = differences.rows, differences.before, int(differences.earlier[place])
+    key, worse = rows.key_at(place), float(differences.worse[place])
+    return Pair(
+        suite=key.suite,
+        case=key.case,
+        l2=key.l2,
+        base_variant=before.key_at(earlier).variant if earlier >= 0 else key.variant,
+        head_variant=key.variant,
+        base=_number(before, earlier) if earlier >= 0 else None,
+        head=_number(rows, place),
+        log=-worse if differences.flipped[place] else worse,
+        error=float(differences.error[place]),
+        verdict=LOUDEST[differences.verdict[place]],
+        why=why,
+        code=code,
+        times=differences.times.get(place),
+        unit=rows.benchmark(place).unit,
+    )
 
 
 def _noise(
