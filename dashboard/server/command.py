@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asv.commands import Command
 from asv.util import UserError
@@ -18,21 +18,22 @@ from asv.util import UserError
 from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_of, add_access
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, repository, results_folder
+from lockstep.commands.verb import Verb
 from lockstep.record.mirror import Mirror
 
 if TYPE_CHECKING:
     from lockstep.alerts.analysis.runner import AnalysisRunner
 
 
-class Dashboard(Command):  # type: ignore[misc]  # asv has no types
-    """``lockstep dashboard``: serves the pages and the API of a results folder."""
+class Dashboard(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Show the results in a browser.
+
+    Serve the results as pages.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``dashboard`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "dashboard", help="Show the results in a browser", description="Serve the results as pages."
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         add_sources(parser)
         add_state(parser)
         add_access(parser)
@@ -46,8 +47,6 @@ class Dashboard(Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument(
             "--workers", type=int, default=2, help="number of processes that answer requests (default: %(default)s)"
         )
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from lockstep.alerts.database.listing import Choice, OpenAlerts
 from lockstep.alerts.database.states_and_actions import State
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import Topic
-from lockstep.history.trouble import Trouble
+from lockstep.processes.trouble import Trouble
 
 T = TypeVar("T")
 

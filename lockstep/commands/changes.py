@@ -132,23 +132,16 @@ def _since(text: str | None, results: Results, git: Git) -> int:
     raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or a commit (v1.2, HEAD~5, a hash)")
 
 
+#: What the JSON of a change says by the names of ``FoundChange``.
+_FIELDS = ["size", "measure", "better", "sense", "low", "high", "confidence", "left", "old", "new", "before", "after"]
+
+
 def _json(changes: Sequence[FoundChange]) -> dict[str, Any]:
     return {
         "changes": [
             {
                 **asdict(change.series),
-                "size": change.size,
-                "measure": change.measure,
-                "better": change.better,
-                "sense": change.sense,
-                "low": change.low,
-                "high": change.high,
-                "confidence": change.confidence,
-                "left": change.left,
-                "old": change.old,
-                "new": change.new,
-                "before": change.before,
-                "after": change.after,
+                **{name: getattr(change, name) for name in _FIELDS},
                 "commits": [] if change.unknown else list(change.between),
                 "unknown": change.unknown,
                 "reported_at": change.reported_at,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 
@@ -12,7 +14,12 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, OK
-from lockstep.record.quantity import Better
+
+if TYPE_CHECKING:
+    from lockstep.history.model import Benchmark, Point
+
+#: A point that has a number, and its benchmark.
+Number = tuple["Point", "Benchmark"]
 
 
 class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -33,8 +40,6 @@ class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Print the numbers and return the exit status."""
-        from lockstep.history.dashboards_json import for_github_action_benchmark, for_pytorch_hud
-
         check_locations(args)
         results = open_store(args).current()
         machines = sorted(results.machines)
@@ -46,10 +51,45 @@ class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
         if args.commit and len(chosen) != 1:
             raise UsageError(f"--commit {args.commit}: {len(chosen)} measured commits of {machine} begin with it")
         points = results.at(chosen[-1], machine) if chosen else []
-        if args.format == "pytorch-hud":
-            shown: Any = for_pytorch_hud(results, points)
-        else:
-            better: Better = "lower" if args.format == "customSmallerIsBetter" else "higher"
-            shown = for_github_action_benchmark(results, points, better)
+        # A file of github-action-benchmark has one better direction.
+        better = {"customSmallerIsBetter": "lower", "customBiggerIsBetter": "higher"}.get(args.format)
+        numbers = [
+            (point, benchmark)
+            for point in points
+            if point.value is not None and math.isfinite(point.value)
+            if (benchmark := results.benchmarks[point.series.benchmark]).better == better or better is None
+        ]
+        shown = list(_for_hud(numbers) if better is None else _for_action(numbers))
         print(json.dumps(shown, indent=1))
         return OK if shown else BROKEN
+
+
+def _for_action(numbers: Iterable[Number]) -> Iterator[dict[str, Any]]:
+    """Yield what github-action-benchmark reads with the tool ``customSmallerIsBetter`` or its opposite.
+
+    Source: "Use custom benchmark solutions" in the README of benchmark-action/github-action-benchmark.
+    """
+    for point, benchmark in numbers:
+        known = point.low is not None and point.high is not None
+        yield {
+            "name": " ".join(filter(None, (benchmark.name, point.series.text))),
+            "unit": benchmark.unit,
+            "value": point.value,
+            **({"range": f"{point.low:.6g} … {point.high:.6g}"} if known else {}),
+        }
+
+
+def _for_hud(numbers: Iterable[Number]) -> Iterator[dict[str, Any]]:
+    """Yield the metrics that PyTorch's HUD takes, one for each number.
+
+    Source: "Benchmark results format" on the page "PyTorch OSS benchmark infra" of pytorch's wiki.
+    """
+    for point, benchmark in numbers:
+        gpu = point.run.host.get("gpu")
+        yield {
+            "benchmark": {"name": benchmark.suite, "extra_info": {"unit": benchmark.unit}},
+            "model": {"name": point.series.text or benchmark.name, "type": "kernel"},
+            "metric": {"name": benchmark.quantity, "benchmark_values": [point.value]},
+            "runners": [{"name": point.series.machine, **({"type": gpu} if gpu else {})}],
+            "dependencies": {name: {"version": version} for name, version in point.run.toolchain.items()},
+        }

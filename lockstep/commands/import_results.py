@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from asv.commands import Command
 from asv.console import log
@@ -16,6 +15,7 @@ from asv.console import log
 from lockstep.commands.cli import UsageError
 from lockstep.commands.merge import report
 from lockstep.commands.results_options import add_folder_options, repository, results_folder
+from lockstep.commands.verb import Verb
 from lockstep.fleet.merge import merge
 from lockstep.importing.model import ForeignRun
 from lockstep.importing.read_file import FORMATS, UnreadableFile, read_file
@@ -24,19 +24,17 @@ from lockstep.processes.exit_status import BAD_NEWS
 from lockstep.processes.git import Git, GitError
 
 
-class Import(Command):  # type: ignore[misc]  # asv has no types
-    """Convert result files of other tools to asv's, and merge them into the results folder."""
+class Import(Verb, Command):  # type: ignore[misc]  # asv has no types
+    """Import results of pytest-benchmark, nvbench and other tools.
+
+    Convert the result files of other tools (see --format) to asv's, and merge them into the results folder. Changes,
+    alerts and the dashboard then follow them. Importing a file again changes nothing. Exit status: 1 if a file could
+    not be read or merged, 4 wrong usage.
+    """
 
     @classmethod
-    def setup_arguments(cls, subparsers: Any) -> argparse.ArgumentParser:
-        """Add ``import`` to the command line."""
-        parser: argparse.ArgumentParser = subparsers.add_parser(
-            "import",
-            help="Import results of pytest-benchmark, nvbench and other tools",
-            description=f"Convert the result files of {', '.join(FORMATS)} to asv's, and merge them into the results "
-            "folder. Changes, alerts and the dashboard then follow them. Importing a file again changes nothing. "
-            "Exit status: 1 if a file could not be read or merged, 4 wrong usage.",
-        )
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the options of the verb to its parser."""
         add_folder_options(parser)
         parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="result file of another tool")
         parser.add_argument("--format", choices=FORMATS, default="", help="format (default: recognised by the content)")
@@ -44,8 +42,6 @@ class Import(Command):  # type: ignore[misc]  # asv has no types
             "--commit", help="commit that was measured, for files that do not name it (default: HEAD of the repository)"
         )
         parser.add_argument("--machine", help="name of the machine, instead of the name in the file")
-        parser.set_defaults(func=cls.run_from_args)
-        return parser
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:

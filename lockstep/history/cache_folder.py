@@ -18,7 +18,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from lockstep.history.trouble import refused_by_disk
+from lockstep.processes.trouble import refused_by_disk
 
 _LOG = logging.getLogger(__name__)
 

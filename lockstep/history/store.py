@@ -36,7 +36,7 @@ from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import Contents
-from lockstep.history.trouble import Trouble
+from lockstep.processes.trouble import Trouble
 
 __all__ = ["Store", "StoreError", "default_cache"]
 

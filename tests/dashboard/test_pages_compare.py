@@ -233,7 +233,6 @@ def test_markup_in_names_stays_text(visit, tmp_path):
         tab.goto(f"{address}/compare?l2={quote(hostile)}&suite={quote(hostile)}")
         tab.goto(f"{address}/compare")
         tab.locator("td", has_text="<img").first.wait_for()
-        tab.locator(".js-plotly-plot .points path").first.hover(force=True)
         tab.goto(f"{address}/alert/{quote(hostile)}")
         tab.get_by_text("There is no").wait_for()
         assert tab.locator("#page img").count() == 0

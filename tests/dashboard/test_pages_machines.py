@@ -14,7 +14,7 @@ from dashboard.charts.marks import changed_conditions
 from dashboard.pages import machines
 from dashboard.pages.machine_health import health_of, turns_of
 from lockstep.fleet.in_progress import in_progress
-from lockstep.history.snapshot_cache import once
+from lockstep.history.snapshot_cache import remembered
 from lockstep.record.file import read_records, write_records
 from lockstep.record.model import Clocks
 
@@ -144,35 +144,57 @@ def test_problems_of_files_are_listed(tmp_path):
 def test_nothing_is_worked_out_twice_of_one_picture(here):
     asked = []
     results = here.store.current()
+
+    @remembered
+    def made(_, number):
+        asked.append(number)
+        return "made"
+
+    @remembered
+    def another(_, number):
+        return number
+
     for _ in range(2):
-        assert once(results, "asked", 0, lambda: asked.append(1) or "made") == "made"
-    assert asked == [1]
+        assert made(results, 0) == "made"
+    assert asked == [0]
     for number in range(40):
-        once(results, "another", number, lambda: None)
-    once(results, "asked", 0, lambda: asked.append(1) or "made")
-    assert asked == [1]
+        another(results, number)
+    made(results, 0)
+    assert asked == [0]
     for number in range(40):
-        once(results, "asked", number + 1, lambda: None)
-    once(results, "asked", 0, lambda: asked.append(1) or "made")
-    assert asked == [1, 1]
+        made(results, number + 1)
+    made(results, 0)
+    assert asked.count(0) == 2
 
 
 def test_who_asks_for_what_is_being_made_waits_for_it(here):
     results, asked, ready = here.store.current(), [], threading.Barrier(4)
 
+    @remembered
+    def slow(_):
+        time.sleep(0.05)
+        asked.append(1)
+        return len(asked)
+
     def ask(_):
         ready.wait(10)
-        return once(results, "slow", 0, lambda: time.sleep(0.05) or asked.append(1) or len(asked))
+        return slow(results)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, range(4))) == [1] * 4
 
 
 def test_what_could_not_be_made_is_made_when_it_is_asked_for_again(here):
-    results = here.store.current()
+    results, tries = here.store.current(), []
+
+    @remembered
+    def broken(_):
+        tries.append(1)
+        return 1 // (len(tries) - 1)
+
     with pytest.raises(ZeroDivisionError):
-        once(results, "broken", 0, lambda: 1 // 0)
-    assert once(results, "broken", 0, lambda: "made") == "made"
+        broken(results)
+    assert broken(results) == 1
 
 
 def test_in_a_browser_the_machines_are_told(visit, here):

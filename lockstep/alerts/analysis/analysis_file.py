@@ -26,7 +26,7 @@ from lockstep.alerts.model import Alert, FoundChange
 from lockstep.detect import Analysis, Change, Level, Noise
 from lockstep.detect.series_state import SeriesState
 from lockstep.history.cache_folder import DamagedCache, identity, move_aside, unusable
-from lockstep.history.trouble import refused_by_disk
+from lockstep.processes.trouble import refused_by_disk
 from lockstep.record.series_name import SeriesName
 
 #: Seconds to wait for another writer.

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from lockstep.alerts.database.location import STATE
 from lockstep.history.snapshot import Results
-from lockstep.history.trouble import Trouble, refused_by_disk
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.trouble import Trouble, refused_by_disk
 from lockstep.record.file import replace_file
 
 #: Seconds after which unchanged results are analysed again, because a machine may have become silent meanwhile.

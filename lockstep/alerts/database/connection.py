@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, Operati
 
 from lockstep.alerts.database.alert_row import DamagedContent
 from lockstep.alerts.database.schema import VERSION
-from lockstep.history.trouble import refused_by_disk
+from lockstep.processes.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
 LAYOUTS = ("0001", "0002", "0003", "0004")

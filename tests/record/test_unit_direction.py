@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.history.unit_direction import better_of
+from lockstep.record.unit_direction import better_of
 
 LOWER = (
     "seconds, s, ms, µs, ns/iter, ns/op, ms/frame, ms/world-step, ms/step, s/it, runtime (s), milliseconds, time [ms], "
