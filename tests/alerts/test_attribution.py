@@ -322,6 +322,13 @@ def test_other_families_machines_and_ranges_are_other_alerts():
     )
 
 
+def test_a_wide_range_joins_the_narrow_ones_of_its_end():
+    wide = step(8, 12, by=0.5, name=series(case="M=1"))
+    earlier, later = alerts(step(8, 9), wide, step(11, 12, name=series(case="M=2")))
+    assert [member.series.case for member in later.members] == ["M=1", "M=2"]
+    assert len(earlier.members) == 1
+
+
 def test_most_of_the_change_names_the_cause():
     toolchain = [altered(sides("toolchain", *TORCH), series=series(case=f"M={m}")) for m in range(3)]
     [alert] = alerts(step(by=0.06), *toolchain)

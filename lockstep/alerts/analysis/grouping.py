@@ -66,11 +66,11 @@ def _shares(gain: FoundChange, gathered: Sequence[FoundChange]) -> bool:
 def _by_range(changes: Iterable[FoundChange]) -> list[list[FoundChange]]:
     """Divide changes into the fewest groups in which all ranges share a commit.
 
-    The ranges are taken in the order of their ends. A range joins the newest group if it contains the end of the
-    group's first range.
+    The ranges are taken in the order of their ends, the narrowest first. A range joins the newest group if it contains
+    the end of the group's first range. So a wide range joins narrow ones of its own end, and not an earlier group.
     """
     groups: list[list[FoundChange]] = []
-    for change in sorted(changes, key=lambda change: (change.last, change.first)):
+    for change in sorted(changes, key=lambda change: (change.last, -change.first)):
         if not groups or change.first > groups[-1][0].last:
             groups.append([])
         groups[-1].append(change)
