@@ -8,6 +8,8 @@ from trees import DATE, open_store, write_plain
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
 from lockstep.alerts.cause.commit_ranges import Ranges
+from lockstep.alerts.database.connection import Database
+from lockstep.alerts.database.store import AlertStore
 from lockstep.suite.thresholds import Thresholds
 
 DAY = 86_400_000
@@ -85,6 +87,19 @@ def test_a_machine_is_silent_after_a_week_and_dead_where_another_went_on(tmp_pat
     assert sorted(silent(tmp_path / "r", days=400)) == ["a100", "b200", "h200"], (
         "results that are looked at a year later"
     )
+
+
+def test_a_silence_of_two_months_opens_nothing_where_it_is_first_seen(tmp_path):
+    for machine, last in (("h200", 60), ("b200", 20), ("v100", 10)):
+        measure(tmp_path / "r", machine, [0, last])
+    alerts = AlertStore(Database(tmp_path / "alerts.sqlite"))
+    for days in (79, 90):  # what was opened in time stays open until somebody resolves it
+        alerts.sync(found(tmp_path / "r", days))
+        assert {one.alert.machine: one.state for one in alerts.alerts()} == {
+            "b200": "new",
+            "h200": "new",
+            "v100": "resolved",
+        }
 
 
 def test_no_machine_is_dead_where_all_stopped_in_one_week(tmp_path):

@@ -13,7 +13,7 @@ import itertools
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,9 @@ _DAY_MS = 86_400_000
 
 #: Milliseconds without a result after which a machine counts as silent.
 _SILENT_MS = 7 * _DAY_MS
+
+#: Milliseconds after which a silence is old: the machine is gone, and an alert that opens now would ask for nothing.
+_OLD_SILENCE_MS = 60 * _DAY_MS
 
 #: Number of names that a text lists.
 _MOST_NAMES = 5
@@ -217,8 +220,10 @@ def silent_machines(
     for name, measured in commits.items():
         times = of_folder[results.machines[name].folder]
         ended = name not in last or last[name] < max(times) or max(times) - min(times) < _SILENT_MS
-        if measured and not ended and now.timestamp() * 1000 - last[name] >= _SILENT_MS:
-            silent.append(silence(name, measured[-1].hash, last[name]))
+        quiet = now.timestamp() * 1000 - last.get(name, 0)
+        if measured and not ended and quiet >= _SILENT_MS:
+            alert = silence(name, measured[-1].hash, last[name])
+            silent.append(replace(alert, old=quiet >= _OLD_SILENCE_MS))
     newest = max(last.values(), default=0)
     return silent, frozenset(machine for machine, at in last.items() if newest - at >= _SILENT_MS)
 

@@ -158,7 +158,7 @@ class Sync:
     def _open(self, number: int, alert: Alert) -> None:
         act = closing(alert, self._is_archived(alert), self.today)
         if alert.old:
-            act = Act("resolve", DATA, "the change is too old to be reported", ending="recorded")
+            act = Act("resolve", DATA, "too old to be reported", ending="recorded")
         state: State = step_to("new", act, self.today) if act else "new"
         now = now_ms()
         values = {
