@@ -150,7 +150,7 @@ def words(component):
 
 def table_of(results, machine, statuses):
     """All rows of the overview's table."""
-    return cells_of(in_order(statuses))
+    return cells_of(machine, in_order(statuses))
 
 
 def cells(table):

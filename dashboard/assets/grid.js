@@ -141,6 +141,14 @@
     return make("span", { className: kind }, sign + props.value);
   };
 
+  // Save the table as it is filtered, with plain numbers. A spreadsheet would execute a text that begins like a formula.
+  const plain = ({ value }) => (typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("#overview-csv")) return;
+    const api = dash_ag_grid.getApi("overview-grid");
+    api.exportDataAsCsv({ fileName: "lockstep.csv", allColumns: true, processCellCallback: plain });
+  });
+
   // AG Grid draws only the rows in view, and draws others later than a browser prints. So paper gets a plain table.
   const onPaper = (grid) => {
     const api = dash_ag_grid.getApi(grid.id);

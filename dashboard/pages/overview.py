@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import dash_mantine_components as dmc
 import numpy as np
 from dash import Dash, Input, Output, State, dcc, html, no_update
 from dash.exceptions import PreventUpdate
@@ -76,6 +77,11 @@ def layout(results: Results, address: OverviewAddress) -> Any:
         ),
         choice("overview-l2", "L2", l2s, l2, hidden=len(caches) < 2),
         search_field("overview-search", address.search),
+        html.Div(
+            dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
+            className="buttons",
+            title="Save the rows of the table as it is filtered",
+        ),
     ]
     shown_columns = columns(measured_rows(results, machine, l2, quantity))
     return html.Main(

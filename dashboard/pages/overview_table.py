@@ -34,6 +34,15 @@ NONE = "No series match."
 
 Column = dict[str, Any]
 
+#: Names of the columns that have an interval, by field.
+_INTERVALS = {"latency": "Latency µs", "speedup": "Speedup ×", "change": "Change %"}
+
+#: Columns that only a saved table has, by field.
+_SAVED = {
+    **{f"{field}_{end}": f"{name} {end}" for field, name in _INTERVALS.items() for end in ("low", "high")},
+    **{"own_change": "Own time %", "baseline_change": "Baseline %", "why": "Why", "machine": "Machine"},
+}
+
 #: Quantities of the table.
 _SHOWN = (*(name for name in QUANTITIES if name != "error"), VALUE)
 
@@ -76,12 +85,12 @@ def in_order(statuses: Statuses) -> Statuses:
 _LOUDNESS = np.array([_LOUD.get(verdict, _QUIET) for verdict in LOUDEST])
 
 
-def cells_of(statuses: Statuses) -> list[dict[str, Any]]:
+def cells_of(machine: str, statuses: Statuses) -> list[dict[str, Any]]:
     """Return the table's rows for these statuses: the values by column, without missing ones.
 
     Numbers are those of a series' newest commit in the units of the columns, changes in percent.
     """
-    columns = _values(statuses)
+    columns = _values(machine, statuses)
     return [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
         for row in zip(*columns.values(), strict=True)
@@ -166,10 +175,12 @@ def columns(rows: RowTable) -> list[Column]:
         known("mde", "MDE %", 72, valueFormatter=grid_function("hundredth")),
         text("state", "State", 136, cellRenderer="State", tooltipField="why", hide=states in (set(), {"ok"}, {"bare"})),
         text("commit", "Commit", 88, cellClass="mono", cellClassRules={"stale": "params.data && params.data.stale"}),
+        text("verdict", "Verdict", 90, hide=True),
+        *({"field": field, "headerName": header, "hide": True} for field, header in _SAVED.items()),
     ]
 
 
-def _values(statuses: Statuses) -> Mapping[str, Sequence[Any]]:
+def _values(machine: str, statuses: Statuses) -> Mapping[str, Sequence[Any]]:
     """Return the values of all rows, by column; ``None`` for a row without a value."""
     rows, keys, differences = statuses.rows, statuses.rows.keys, statuses.differences
     intervals = {name: [or_none(numbers) for numbers in rows.interval(name)] for name in _SHOWN}
@@ -191,6 +202,7 @@ def _values(statuses: Statuses) -> Mapping[str, Sequence[Any]]:
         # A cell is drawn again only in a new row, and the later analysis changes more than the cell's value.
         "id": ["\n".join((*key[1:], verdict)) for key, verdict in zip(keys, verdicts, strict=True)],
         "href": [SeriesAddress(*key).link() for key in keys],
+        "machine": [machine] * len(rows),
         "family": [key.suite for key in keys],
         "variant": [key.variant for key in keys],
         "case": [key.case for key in keys],
@@ -206,6 +218,7 @@ def _values(statuses: Statuses) -> Mapping[str, Sequence[Any]]:
             for name, logs in (("change", statuses.moved), ("change_low", ends[0]), ("change_high", ends[1]))
         },
         "own_change": [100 * math.expm1(one.own) if one else None for one in times],
+        "baseline_change": [100 * math.expm1(one.baseline) if one else None for one in times],
         "why": [". ".join(filter(None, parts)) for parts in reasons],
         "verdict": verdicts,
         "difference": texts,
@@ -243,7 +256,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         shown = ordered(results, choice)
         found = matching(shown.rows, shown.verdict, search or "")
         text = f"The first {whole(MOST_ROWS)} of {whole(len(found))} series: search for others."
-        return cells_of(shown.select(found[:MOST_ROWS])), text if len(found) > MOST_ROWS else ""
+        return cells_of(machine, shown.select(found[:MOST_ROWS])), text if len(found) > MOST_ROWS else ""
 
 
 @remembered

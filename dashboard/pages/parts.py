@@ -25,6 +25,7 @@ from lockstep.history.snapshot import Results
 HINTS = {
     "% of floor": "the hardware's limit divided by the time; the limit is measured in the same run, by a copy and a "
     "matrix product",
+    "Baseline %": "change of the baseline's time",
     "Cause": "what changed at the same commit: own commit is the code under test, the others are not",
     "L2": "cold: the L2 cache holds none of the inputs; warm: it does",
     "Last 3": "how much worse the median of the last three points is",
@@ -32,6 +33,7 @@ HINTS = {
     "MDE %": "minimal detectable effect: the smallest change that one run finds with 80 % probability",
     "MDE of one run": "minimal detectable effect; an epoch is a round of measurements on one draw of buffers",
     "Noise": "how far numbers of the same code scatter",
+    "Own time %": "change of the kernel's own time",
     "Speedup ×": "the baseline's time divided by the variant's",
     "Still": "how much worse the newest level is",
     "Sure": "probability that the change is real",

@@ -1,5 +1,7 @@
 """The pages of the showcase in a real browser: quiet, fitting, and alive."""
 
+import csv
+import io
 import re
 
 import pytest
@@ -7,7 +9,7 @@ from playwright.sync_api import expect
 from served import serving
 from showcase import FAST, write_showcase
 from test_dashboard_browser import background, becomes, fits, visit
-from trees import analysed, open_store
+from trees import analysed, open_store, record, write_measurement
 
 from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, SeriesAddress
 from dashboard.server.app import create_app
@@ -32,13 +34,30 @@ def serve(site):
     return site
 
 
-def test_a_verdict_narrows_the_table(visit, site):
+def test_a_verdict_narrows_the_table_and_all_its_rows_are_saved(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     page.get_by_label("Search").fill("slower")
     becomes(page, ".grid .ag-center-cols-container .ag-row", 2)
     page.get_by_label("Search").fill("")
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
+    with page.expect_download() as download:
+        page.locator("#overview-csv").click()
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
+    assert len(rows) == 6
+    assert all(float(row["Latency µs low"]) <= float(row["Latency µs"]) for row in rows if row["Latency µs low"])
+
+
+def test_a_name_that_a_spreadsheet_would_compute_stays_text(visit, serve, tmp_path):
+    write_measurement(tmp_path / "results", [record(variant="=1+1")])
+    with serving(create_app(open_store(tmp_path / "results"))) as site:
+        page = visit(site)
+        page.locator(".grid .ag-row").first.wait_for()
+        with page.expect_download() as download:
+            page.locator("#overview-csv").click()
+        [row] = csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig")))
+        assert row["Variant"] == "'=1+1"
+        page.goto("about:blank")
 
 
 def test_the_controls_of_every_page_fold_on_a_phone(visit, site):

@@ -43,7 +43,7 @@ def serve(site):
     return site
 
 
-def test_a_long_table_is_searched_filtered_and_sorted(visit, site):
+def test_a_long_table_is_searched_filtered_sorted_and_saved(visit, site):
     page = visit(site[0] + OverviewAddress("machine-0", since="all").link())
     page.locator(ROWS).first.wait_for()
     until(page, GRID, COUNT, MOST_ROWS)
@@ -51,6 +51,9 @@ def test_a_long_table_is_searched_filtered_and_sorted(visit, site):
     page.get_by_label("Search").fill("time_117")
     until(page, GRID, COUNT, 11)
     becomes(page, ROWS, 11)
+    with page.expect_download() as download:
+        page.locator("#overview-csv").click()
+    assert len(download.value.path().read_text().splitlines()) == 12
     page.get_by_label("Search").fill("module_3")
     until(page, GRID, COUNT, 100)
     page.locator(".ag-header-cell[col-id=latency]").click()
