@@ -8,9 +8,10 @@ from typing import Any, cast
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import query_values
+from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.marks import changed_versions
 from dashboard.charts.theme import Scheme
-from dashboard.pages.compare_cases import change_by_suite, compare_table
+from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
 from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -25,8 +26,8 @@ from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
-#: Maximum rows of the table.
-MOST = 100
+#: Maximum rows of the table, and points of the chart.
+MOST, MOST_POINTS = 100, 2000
 
 #: Keys of the address: machine, commit and variant of base (b…) and head (h…), then what is compared.
 KEYS = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
@@ -111,7 +112,7 @@ def body(
     thresholds: Thresholds,
     findings: MachineFindings | None = None,
 ) -> list[Any]:
-    """Compare the chosen base with the chosen head; return the summary and the table of cases.
+    """Compare the chosen base with the chosen head; return the summary, the chart and the table of cases.
 
     Args:
         chosen: the reader's choice for each of ``KEYS``, "" for none.
@@ -143,16 +144,29 @@ def body(
     if not comparison:
         hint = "Compare latencies: the baseline has no ratio to itself." if quantity == "speedup" else ""
         return [*parts, html.Div(["No case was measured at both base and head. ", hint], className="card empty")]
+    sides = ((base, base_run.measured_at), (head, head_run.measured_at))
+    source = " → ".join(f"{side.machine} {side.commit[:8]} {day(at)}" for side, at in sides)
+
+    def card(figure: Figure, label: str, caption: list[Any], height: str = "100%") -> Any:
+        # New results keep the reader's zoom.
+        figure["layout"] |= {"uirevision": str(chosen), "meta": source}
+        kind = "tall" if height == "100%" else "series"
+        return html.Figure([html.Figcaption(caption), graph(figure, label, height)], className=f"card {kind}")
+
+    timed = comparison.timed
+    if len(timed):
+        right = "against base's latency, µs"
+        if len(timed) > MOST_POINTS:
+            right += f"; the {whole(MOST_POINTS)} loudest of {whole(len(timed))} cases"
+        caption = [html.Span(f"{_CHANGES[quantity]}, % (up: head is slower)"), html.Span(right)]
+        figure = scatter([comparison[place] for place in timed[:MOST_POINTS].tolist()], scheme)
+        parts.append(card(figure, "Change of every case against its latency", caption))
     if base_run.toolchain != head_run.toolchain and (upgrade := change_by_suite(comparison, scheme)):
         tools = "; ".join(changed_versions(base_run, head_run))
         beside = "" if base.commit == head.commit else "; the commit differs as well"
         caption = [html.Span(f"Change of every number, %, by family: {tools}"), html.Span(f"a dot is a case{beside}")]
-        sides = ((base, base_run.measured_at), (head, head_run.measured_at))
-        source = " → ".join(f"{side.machine} {side.commit[:8]} {day(at)}" for side, at in sides)
-        # New results keep the reader's zoom.
-        upgrade["layout"] |= {"uirevision": str(chosen), "meta": source}
-        chart = graph(upgrade, f"What {tools} changed", f"{80 + 26 * len(upgrade['data'])}px")
-        parts.append(html.Figure([html.Figcaption(caption), chart], className="card series"))
+        height = f"{80 + 26 * len(upgrade['data'])}px"
+        parts.append(card(upgrade, f"What {tools} changed", caption, height))
     parts.append(html.H2("Cases, the loudest first"))
     parts.append(compare_table(comparison[:MOST], head.machine, _CHANGES[quantity]))
     if len(comparison) > MOST:

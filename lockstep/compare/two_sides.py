@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.cause.code_evidence import code_evidence, code_of, same_code, same_kernels
@@ -133,12 +134,23 @@ class Comparison(Sequence[Pair]):
             return [self._pair(at) for at in range(len(self))[index]]
         return self._pair(index)
 
+    @property
+    def timed(self) -> NDArray[np.intp]:
+        """The indices of the pairs whose number is a time."""
+        part = self.base.series_keys.part_at[self.base.columns["rank"]]
+        return np.flatnonzero(part == PARTS.index("latency"))
+
     @cached_property
     def units(self) -> tuple[str, ...]:
         """The units of the pairs, each once: "seconds" for times, otherwise the unit of the benchmark."""
         # One row per series is enough, because all rows of a series belong to one benchmark.
         _, places = np.unique(self.base.columns["rank"], return_index=True)
         return tuple(sorted({self.base.benchmark(place).unit for place in places.tolist()}))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the numbers of every pair are of an exact quantity, which has no noise."""
+        return bool(self.base.exact.all())
 
     @property
     def ours(self) -> bool:

@@ -73,6 +73,14 @@ def test_a_verdict_needs_a_change_beyond_its_noise(tmp_path, after, half, verdic
     assert one.high - one.log == pytest.approx(1.96 * one.error, rel=1e-3)
 
 
+def test_bars_end_where_the_interval_does(tmp_path):
+    one = pair(tmp_path, [measured(1.9, 0.5)], [measured(0.4, 0.5)])
+    [trace] = page.scatter([one], "light")["data"]
+    [middle], [up], [down] = trace["y"], trace["error_y"]["array"], trace["error_y"]["arrayminus"]
+    assert [middle - down, middle + up] == pytest.approx([100 * math.expm1(one.low), 100 * math.expm1(one.high)])
+    assert middle - down > -100
+
+
 def test_the_noise_of_both_sides_counts(tmp_path):
     one = pair(tmp_path, [measured(1.9, 0.003)], [measured(1.9, 0.004)])
     assert one.error == pytest.approx(0.005 / special.stdtrit(5, 0.5 + NOMINAL / 2), rel=2e-3)
@@ -103,7 +111,10 @@ def test_another_projects_numbers_keep_their_unit(tmp_path):
     assert "12.00 MB" in text
     assert "15.00 MB" in text
     assert json.dumps("2\N{NARROW NO-BREAK SPACE}000 µs") in text
+    [trace] = page.scatter([time], "light")["data"]
+    assert trace["x"] == [2000]
     assert "peakmem" not in words(page.body(results, chosen | {"suite": "io.time_load"}, "light", RULES))
+    assert "Figure" not in words(page.body(results, chosen | {"suite": "io.peakmem_load"}, "light", RULES))
 
 
 @pytest.mark.parametrize("quantity", ["speedup", "latency"])
@@ -218,6 +229,7 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
         assert "quantity=latency" in tab.url
         tab.set_viewport_size({"width": 390, "height": 844})
         tab.reload()
+        tab.locator(".js-plotly-plot .points path").first.wait_for()
         expect(tab.locator("#compare-body tbody tr")).to_have_count(6)
         assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         tab.goto("about:blank")
