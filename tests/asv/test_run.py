@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import signal
 import time
@@ -316,22 +317,25 @@ ENDLESS = """
 
 @pytest.mark.timeout(600)
 def test_measure_names_what_never_returns_and_measures_the_rest(root):
-    # A healthy variant may be silent for seconds where the machine is busy: what hangs sleeps, and the limit is long.
-    project = make_project(root, timeout=10.0)
+    # Three silences last as long as the limit: one while calls are captured, two while timing, because only a variant
+    # that is timed alone is known to hang.
+    project = make_project(root, timeout=3.0)
     project.write("toy/product.py", KERNELS + ENDLESS)
     before = "import lockstep.commands.measure as verb; verb.CHECK_S = 0.0"
     process = project.popen("measure", "product", "--case", "M=2", "--quick", "--json", before=before)
     shown, _ = process.communicate(timeout=500)
     assert process.returncode == 2, shown
     rows = {row["variant"]: row for row in json_rows(shown)}
-    assert {name: rows[name]["state"] for name in rows} == {
-        "plain": "ok",
-        "twice": "ok",
+    assert rows["when_captured"]["reason"] == "hung for 3 s while its calls were captured"
+    assert re.fullmatch("hung for 3 s while (timing|its calls were captured)", rows["while_timed"]["reason"])
+    assert rows["ends"]["reason"] == "ended with exit status 0 in its check"
+    healthy = [rows[name] for name in ("plain", "twice")]
+    if any(row["rule"] == "hung" for row in healthy) and os.getloadavg()[0] > (os.cpu_count() or 1):
+        pytest.skip("too busy to tell: a healthy variant was silent for 3 s")
+    assert {row["variant"]: row["state"] for row in rows.values()} == {
+        **dict.fromkeys(("plain", "twice"), "ok"),
         **dict.fromkeys(("when_captured", "while_timed", "ends"), "failed"),
     }, shown
-    assert rows["when_captured"]["reason"] == "hung for 10 s while its calls were captured"
-    assert re.fullmatch("hung for 10 s while (timing|its calls were captured)", rows["while_timed"]["reason"])
-    assert rows["ends"]["reason"] == "ended with exit status 0 in its check"
     assert "Traceback" not in shown
 
 
