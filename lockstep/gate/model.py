@@ -6,8 +6,8 @@ The parent process imports this module, so it must not import torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from lockstep.record.model import Estimate
 
@@ -159,20 +159,6 @@ class Verdict:
         return (self.outcome == "slower" and not self.accepted) or (self.outcome == "failed" and not self.in_base)
 
 
-def verdict_from(row: Mapping[str, Any]) -> Verdict:
-    """Return a verdict from its JSON object; unknown fields are ignored."""
-    known = {attribute.name: row[attribute.name] for attribute in fields(Verdict) if attribute.name in row}
-    change = known.get("change")
-    return Verdict(
-        **{
-            **known,
-            "key": SeriesKey(**known["key"]),
-            "change": Estimate(**change) if change else None,
-            "code": tuple(known.get("code", ())),
-        }
-    )
-
-
 @dataclass(frozen=True)
 class Group:
     """Cases that share buffers: one quantity of some variants of one suite at one shape and cache state."""
@@ -208,16 +194,6 @@ class GroupRequest:
     cases: int
     deadline_s: float
     twins: bool = False
-
-
-def group_request_from(row: Mapping[str, Any]) -> GroupRequest:
-    """Return a request from its JSON object."""
-    return GroupRequest(**{**row, "group": group_from(row["group"])})
-
-
-def group_from(row: Mapping[str, Any]) -> Group:
-    """Return a group from its JSON object."""
-    return Group(**{**row, "variants": tuple(row["variants"])})
 
 
 @dataclass(frozen=True)

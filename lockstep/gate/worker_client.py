@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from lockstep.gate.model import Group, GroupRequest, SideFacts, Verdict, group_from, verdict_from
+from lockstep.gate.model import Group, GroupRequest, SideFacts, Verdict
 from lockstep.processes.watched_worker import Watched
-from lockstep.processes.worker import spelled
+from lockstep.processes.worker import spelled, typed
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,8 @@ class GateWorker(Watched):
         self.host: dict[str, str] = ready["host"]
         self.clock_state: str = ready["clock_state"]
         self.imported = {
-            suite: {side: _facts(row) for side, row in sides.items()} for suite, sides in ready["found"].items()
+            suite: {side: typed(SideFacts, row) for side, row in sides.items()}
+            for suite, sides in ready["found"].items()
         }
         return self
 
@@ -90,9 +90,9 @@ class GateWorker(Watched):
         for event in self.until("judged"):
             match event["event"]:
                 case "verdict":
-                    yield verdict_from(event["verdict"])
+                    yield typed(Verdict, event["verdict"])
                 case "group":
-                    self.group = group_from(event["group"])
+                    self.group = typed(Group, event["group"])
                 case "judged":
                     self.controls = event["controls"]
 
@@ -106,9 +106,3 @@ class GateWorker(Watched):
         for event in self.until("observed"):
             if event["event"] == "work":
                 yield event["variant"], event["difference"], event["refusal"], event["work"]
-
-
-def _facts(row: Mapping[str, Any]) -> SideFacts:
-    return SideFacts(
-        {name: (place[0], place[1]) for name, place in row["variants"].items()}, row["missing"], row["error"]
-    )

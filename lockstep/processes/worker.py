@@ -35,8 +35,13 @@ def spelled(specification: Any) -> str:
 
 def read_as(kind: type[T], word: str) -> T:
     """Return the dataclass of this kind whose word ``spelled`` returned."""
-    specification: T = _read(kind, json.loads(word))
-    return specification
+    return typed(kind, json.loads(word))
+
+
+def typed(kind: type[T], value: Any) -> T:
+    """Return the dataclass of this kind whose ``asdict`` was sent as JSON. Unknown fields are ignored."""
+    message: T = _read(kind, value)
+    return message
 
 
 def _read(hint: Any, value: Any) -> Any:
@@ -46,9 +51,10 @@ def _read(hint: Any, value: Any) -> Any:
         return value if value is None else _read(parts[0], value)
     if is_dataclass(hint):
         kind, hints = cast(Any, hint), get_type_hints(hint)
-        return kind(**{name: _read(hints[name], part) for name, part in value.items()})
+        return kind(**{name: _read(hints[name], part) for name, part in value.items() if name in hints})
     if get_origin(hint) is tuple:
-        return tuple(_read(parts[0], part) for part in value)
+        each = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        return tuple(_read(one, part) for one, part in zip(each, value, strict=True))
     if get_origin(hint) is Mapping:
         return {name: _read(parts[1], part) for name, part in value.items()}
     return Path(value) if hint is Path else value

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockstep.gate.model import Verdict, verdict_from
+from lockstep.gate.model import Verdict
 from lockstep.processes.watched_worker import Watched, WorkerDied
-from lockstep.processes.worker import spelled
+from lockstep.processes.worker import spelled, typed
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.scripts.plan import Plan
@@ -83,7 +83,7 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
             outcome.calls = [tuple(call) for call in event["calls"]]
             outcome.errors = {side: error for side, error in event["errors"].items() if error}
         case "verdict":
-            verdict = verdict_from(event["verdict"])
+            verdict = typed(Verdict, event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":
                 outcome.extra.append(verdict)
                 return None

@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console
 from verb import run_verb
 
-from lockstep.gate.model import SeriesKey, Verdict, verdict_from
+from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report.report import EXIT, Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
 from lockstep.gate.report.terminal import show
+from lockstep.processes.worker import typed
 from lockstep.record.console import wide_console
 from lockstep.record.model import Estimate
 
@@ -218,7 +219,7 @@ def test_json_holds_everything_and_is_strict():
     assert (content["schema"], content["state"], content["exit"], content["regressions"]) == (1, "slower", 1, 1)
     assert [one["outcome"] for one in content["cases"]] == ["slower", "unsure", "na"]
     assert content["cases"][1]["change"] == {"value": 0.01, "low": None, "high": None}
-    assert verdict_from(content["cases"][0]) == told.cases[0]
+    assert typed(Verdict, content["cases"][0]) == told.cases[0]
 
 
 HOSTILE = [

@@ -12,9 +12,8 @@ from lockstep.gate.model import (
     SeriesKey,
     SideFacts,
     Verdict,
-    group_request_from,
-    verdict_from,
 )
+from lockstep.processes.worker import typed
 from lockstep.record.model import Estimate
 
 KEY = SeriesKey("linear", "split_k", "M=8", "cold")
@@ -28,19 +27,19 @@ def sent(one):
 
 
 def test_a_verdict_claims_nothing_that_it_was_not_told():
-    told = verdict_from({"key": asdict(KEY), "outcome": "na", "of_a_later_version": 1})
+    told = typed(Verdict, {"key": asdict(KEY), "outcome": "na", "of_a_later_version": 1})
     assert asdict(told) == NOT_TIMED | {"key": asdict(KEY), "outcome": "na"}
     assert told == Verdict(KEY, "na")
 
 
 def test_what_is_sent_arrives():
     verdict = Verdict(KEY, "slower", change=Estimate(0.02, 0.01, 0.03), code=("registers 168 → 255",), epochs=8)
-    assert verdict_from(sent(verdict)) == verdict
+    assert typed(Verdict, sent(verdict)) == verdict
     asked = GroupRequest(
         Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.5}, {"split_k": 0.1}, {"split_k": 0.05}, 3, 60.0
     )
-    assert group_request_from(sent(asked)) == asked
-    assert group_request_from(sent(replace(asked, twins=True))).twins
+    assert typed(GroupRequest, sent(asked)) == asked
+    assert typed(GroupRequest, sent(replace(asked, twins=True))).twins
 
 
 def test_a_side_that_is_not_known_is_not_missing_and_base_meets_head_unless_it_is_asked_otherwise():

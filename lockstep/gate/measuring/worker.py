@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.gate.worker_client import Setup
 from lockstep.processes.import_torch import load_torch
-from lockstep.processes.worker import WorkerProcess
+from lockstep.processes.worker import WorkerProcess, typed
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
@@ -82,18 +82,18 @@ def main() -> int:
 
 def _serve(process: WorkerProcess, comparer: Comparer, suites: Mapping[str, Suite]) -> int:
     """Serve the parent's requests until standard input ends; return the exit status."""
-    from lockstep.gate.model import group_from, group_request_from
+    from lockstep.gate.model import Group, GroupRequest
     from lockstep.timing.device import DeviceLost
 
     for request in process.requests():
         try:
             if "observe" in request:
-                group = group_from(request["observe"])
+                group = typed(Group, request["observe"])
                 for variant, observed in comparer.observe(suites[group.suite], group.case, group.variants):
                     process.emit("work", variant=variant, **asdict(observed))
                 process.emit("observed")
                 continue
-            asked = [group_request_from(row) for row in request["judge"]]
+            asked = [typed(GroupRequest, row) for row in request["judge"]]
             for verdict in comparer.judge([(suites[one.group.suite], one) for one in asked]):
                 process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
