@@ -12,7 +12,7 @@ A call runs as it is written, without a plan, if
 - launches are traced, observed or hooked, Triton's interpreter runs, or Triton's version is not known
   (``kernels.call_plans.launcher``);
 - ``torch.compile`` traces the call;
-- an argument is not a CUDA tensor, a number, a string, a dtype, None, or a tuple of such;
+- an argument is not a tensor on the current GPU, a number, a string, a dtype, None, or a tuple of such;
 - its first run did more than allocate, view, launch, and write products of torch into tensors (``out=``).
 
 So a planned function must depend only on its arguments, the tuned tables and the device. The first call also freezes
