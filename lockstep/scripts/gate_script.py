@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -190,8 +191,17 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
     if outcome.calls:
         return "" if plan.selected(outcome.calls) else f"no call matches --case and --variant: {_labels(outcome.calls)}"
     if error := outcome.errors.get(HEAD):
-        return f"the script ended before its first timed call: {error}"
+        return f"the script ended before its first timed call: {error}{_remedy(error, outcome)}"
     own = timing_lines(Path(plan.sides[HEAD].file))
     return "the script calls no timer that Lockstep stands in for" + (
         f"; it times by itself at {'; '.join(own)}" if own else ""
     )
+
+
+def _remedy(error: str, outcome: Outcome) -> str:
+    """Return what to do about an error of the environment, which says nothing about the change; "" for other errors."""
+    if "ModuleNotFoundError" in error:
+        return "; install what the script needs into the Python that runs Lockstep"
+    if not outcome.machine.get("gpu") and re.search("NVIDIA|CUDA", error):
+        return "; there is no GPU here: run the gate on a machine with one, or let the script take another device"
+    return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -149,12 +150,11 @@ def _axes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def line_of(error: Exception, script: Path) -> str:
-    """Return an error with the innermost line of the script that led to it."""
+    """Return an error with the innermost line of the script that led to it, and the line elsewhere that raised it."""
     from lockstep.timing.checks.check import brief  # imported here: it loads the whole engine
 
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == script:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"{script.name}:{line}: {brief(error)}" if line else brief(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == script]
+    raised = Path(frames[-1].filename) if frames else script
+    where = "" if raised == script else f" (at {'/'.join(raised.parts[-2:])}:{frames[-1].lineno})"
+    return (f"{script.name}:{lines[-1]}: " if lines else "") + brief(error) + where

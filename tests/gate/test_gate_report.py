@@ -37,6 +37,12 @@ def report(*cases, **rest):
     return replace(BLANK, cases=cases, **rest)
 
 
+def test_a_comment_says_that_a_cpu_timed_it():
+    slower = report(verdict("slower", 0.2))
+    assert "timed on a CPU" in " ".join(remarks(replace(slower, machine={"cpu": "a CPU"})))
+    assert "timed on a CPU" not in " ".join(remarks(replace(slower, machine={"gpu": "NVIDIA H200"})))
+
+
 @pytest.mark.parametrize(
     ("told", "state"),
     [

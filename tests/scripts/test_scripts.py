@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+import torch
 from project import TUNED_PACKAGE
 from verb import run_verb
 
@@ -220,6 +221,26 @@ def test_a_script_that_ends_early_in_both_versions_breaks_no_gate(project, fails
     early = [case for case in report.cases if case.key.variant == "(script)"]
     assert [case.outcome for case in early] == (["failed"] if fails == "head" else [])
     assert any("head's script ended early" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import not_installed", "ModuleNotFoundError: No module named 'not_installed'; install what the script needs"),
+        pytest.param(
+            "torch.ones(1, device='cuda')",
+            "there is no GPU here: run the gate on a machine with one",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        ("norm(3)", "bench_norm.py:6: "),
+        ("norm(3)", " (at tiny_kernels/__init__.py:"),
+    ],
+)
+def test_a_script_that_ends_before_its_first_call_says_where_and_what_to_do(project, line, words):
+    text = ENDS_EARLY.replace("    for rows", f"    {line}\n    for rows")
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": text})
+    trouble = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0).trouble
+    assert words in trouble
 
 
 def test_every_timer_hands_over_its_closure(project):

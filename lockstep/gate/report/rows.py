@@ -79,6 +79,8 @@ def remarks(report: Report) -> list[str]:
         f"seed {report.seed}; "
         f"changes count from {counts_from(report)} on; intervals at {percent(report.confidence)}",
     ]
+    if not machine.get("gpu") and any(verdict.change for verdict in report.cases):
+        shown_rows.append("timed on a CPU, where other work moves times by tens of percent: a trial")
     if report.meter:
         worst = max(report.meter, key=lambda verdict: abs(verdict.change.value) if verdict.change else 0.0)
         assert worst.change is not None
