@@ -10,12 +10,13 @@ from importlib.metadata import files
 from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, version: str, code: str) -> Path:
+def make_wheel(folder: Path, name: str, version: str, code: str, *requires: str) -> Path:
     """Write a wheel of one module into the folder."""
     about = f"{name}-{version}.dist-info"
     content = {
         f"{name}.py": textwrap.dedent(code),
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {text}\n" for text in requires),
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},,\n" for path in [*content, f"{about}/RECORD"])

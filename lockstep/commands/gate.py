@@ -17,7 +17,7 @@ from asv.commands import Command
 
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
-from lockstep.commands.script_option import add_script_option, asked_of
+from lockstep.commands.script_option import add_script_option, asked_of, releases_of
 from lockstep.commands.shared_options import add_repeatable, add_retune_option, tuned_file
 from lockstep.commands.verb import Verb
 from lockstep.gate.model import CHECKS, COSTS
@@ -28,8 +28,9 @@ from lockstep.gate.request import Request
 from lockstep.gate.run import run
 from lockstep.gate.versions import prefix_of
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
-from lockstep.processes.exit_status import USAGE
+from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
+from lockstep.processes.toolchain import ToolchainError
 from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.definition import CACHE_STATES, Suite
@@ -111,21 +112,29 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         try:
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
-                report = gate_script(asked_of(args), say) if args.script else run(_request(conf, args), say)
+                releases = releases_of(args, say) or ()
+                packages = tuple(sorted({name for release in releases for name in release.packages}))
+                if args.script:
+                    report = gate_script(asked_of(args, packages), say)
+                else:
+                    report = run(_request(conf, args, packages), say)
         except RefError as error:
             say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
             return USAGE
+        except ToolchainError as error:
+            say(str(error))
+            return BROKEN
         _write_report(report, args)
         return EXIT[report.state]
 
 
-def _request(conf: Any, args: argparse.Namespace) -> Request:
+def _request(conf: Any, args: argparse.Namespace, packages: tuple[str, ...]) -> Request:
     suites_by_name = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or suites_by_name for suite in pick_suites(suites_by_name, name)]
     return Request(
         repository=packages_folder(conf, suites_by_name),
         benchmark_dir=Path(conf.benchmark_dir).resolve(),
-        packages=packages_under_test(conf, suites_by_name),
+        packages=tuple(dict.fromkeys((*packages_under_test(conf, suites_by_name), *packages))),
         base=args.base,
         head=args.head,
         suites={suite.name: suite for suite in suites},

@@ -6,6 +6,7 @@ import argparse
 import json
 import secrets
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from asv.config import Config
 from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
+from lockstep.gate.model import is_release
 from lockstep.gate.versions import version
 from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.toolchain import UnknownToolchain
+from lockstep.processes.toolchain.release import Release, release_of, two_releases
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
@@ -38,17 +42,51 @@ BUDGET_S = 120.0
 
 
 def add_script_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--script`` and ``--package``."""
+    """Add ``--script`` and ``--package``; ``releases_of`` reads the releases."""
     parser.add_argument(
         "--script",
         metavar="'FILE ARGUMENTS'",
         help="measure the calls that a benchmark script times, in place of suites (docs/scripts.md)",
     )
-    add_repeatable(parser, "--package", "NAME", "with --script: package under test")
+    add_repeatable(
+        parser,
+        "--package",
+        "NAME",
+        "with --script: package under test; in gate also releases to compare, liger-kernel==0.6.1..0.6.2",
+    )
 
 
-def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
+def releases_of(args: argparse.Namespace, say: Callable[[str], None]) -> tuple[Release, Release] | None:
+    """Return the releases that ``--package 'liger-kernel==0.6.1..0.6.2'`` of ``gate`` compares; ``None`` for none.
+
+    They become base and head.
+
+    Raises:
+        UsageError: the text is not a range, or base and head are given as well.
+        ToolchainError: pip cannot install one of them.
+    """
+    if is_release(args.base) and is_release(args.head):
+        return release_of(args.base, say), release_of(args.head, say)
+    ranges = [text for text in args.package if "=" in text or ".." in text]
+    if not ranges:
+        return None
+    if len(args.package) > 1 or (args.base, args.head) != ("HEAD", WORKING_TREE):
+        raise UsageError(f"--package {ranges[0]} names base and head: leave out --base, --head and another --package")
+    try:
+        base, head = two_releases(ranges[0], say)
+    except UnknownToolchain as error:
+        raise UsageError(str(error)) from error
+    if compiled := [one.name for one in (base, head) if not one.pure]:
+        raise UsageError(f"one process cannot hold two releases of compiled code: {', '.join(compiled)}")
+    args.base, args.head, args.package = base.name, head.name, []
+    return base, head
+
+
+def project_of(args: argparse.Namespace, packages: tuple[str, ...] = ()) -> tuple[Project, Plan]:
     """Return the project of ``--script``, and a plan with the settings that all verbs have.
+
+    Args:
+        packages: packages of releases, which are under test in place of those of the repository.
 
     Raises:
         UsageError: there is no such script.
@@ -57,7 +95,8 @@ def project_of(args: argparse.Namespace) -> tuple[Project, Plan]:
     if not words:
         raise UsageError("--script needs a file: --script 'benchmarks/bench_rope.py 4096'")
     try:
-        project = Project.of(Path(words[0]), tuple(args.package))
+        file = Path(words[0])
+        project = Project.of_releases(file, packages) if packages else Project.of(file, tuple(args.package))
     except NoScript as error:
         raise UsageError(str(error)) from error
     return project, Plan(
@@ -90,8 +129,8 @@ def run_script(args: argparse.Namespace) -> int:
     return 0 if recorded else BROKEN
 
 
-def asked_of(args: argparse.Namespace) -> Asked:
-    """Return what ``gate --script`` asks for.
+def asked_of(args: argparse.Namespace, packages: tuple[str, ...]) -> Asked:
+    """Return what ``gate --script`` asks for. ``packages`` are those of releases that are compared.
 
     Raises:
         UsageError: there is no such script, or an option is of suites.
@@ -99,7 +138,7 @@ def asked_of(args: argparse.Namespace) -> Asked:
     for name in ("family", "costs", "retune", "lock", "about"):
         if getattr(args, name):
             raise UsageError(f"--{name} is of suites: leave it out with --script")
-    project, plan = project_of(args)
+    project, plan = project_of(args, packages)
     default = read_thresholds(Path.cwd() / FILE).default
     plan = replace(
         plan,

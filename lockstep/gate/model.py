@@ -5,6 +5,7 @@ The parent process imports this module, so it must not import torch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -60,6 +61,14 @@ OUT_OF_TIME = "out of time"
 
 #: Reason of an unsure case whose time ended while epochs were still voided; further epochs would have counted.
 MOVED = "controls moved in every epoch"
+
+
+_RELEASE = re.compile(r"[A-Za-z0-9][\w.-]*==\d[\w.!+-]*")
+
+
+def is_release(version: str) -> bool:
+    """Return whether the name of a version is a release of a package, ``liger-kernel==0.6.2``, and not a commit."""
+    return _RELEASE.fullmatch(version) is not None
 
 
 @dataclass(frozen=True, order=True)

@@ -18,6 +18,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -172,3 +173,10 @@ class _Finder(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{fullname} is under test: import it only within Sides.active", name=fullname)
         importlib.invalidate_caches()
         return find_below(root, fullname, target)
+
+    def find_distributions(self, context: DistributionFinder.Context | None = None) -> Iterator[Distribution]:
+        """Yield the metadata that the tree of the active version holds: a release's own version."""
+        if self._sides.root is not None and "path" not in vars(context or ()):
+            yield from MetadataPathFinder.find_distributions(
+                DistributionFinder.Context(name=getattr(context, "name", None), path=[str(self._sides.root)])
+            )

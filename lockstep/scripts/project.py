@@ -56,6 +56,21 @@ class Project:
         )
 
     @classmethod
+    def of_releases(cls, file: Path, packages: tuple[str, ...]) -> Project:
+        """Return the project of a script that measures packages of a package index; it needs no repository.
+
+        Raises:
+            NoScript: the file does not exist.
+        """
+        file = file.resolve()
+        if not file.is_file():
+            raise NoScript(f"there is no script {file}")
+        top = Path(Git(file.parent).try_line("rev-parse", "--show-toplevel") or file.parent)
+        folders = [top / name for name in _ROOTS if (top / name).is_dir()]
+        local = {name: folder for one in (*folders, file.parent) for name, folder in _modules(one).items()}
+        return cls(file, top, top, packages, {name: folder for name, folder in local.items() if name not in packages})
+
+    @classmethod
     def of(cls, file: Path, packages: tuple[str, ...] = ()) -> Project:
         """Return the project of a script; ``packages`` are under test, by default those that the script imports.
 

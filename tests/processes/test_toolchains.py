@@ -6,13 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from wheels import make_environment, make_wheel
 
-from lockstep.processes.toolchain import INSTALLED, ToolchainError, UnknownToolchain, toolchain_of
+from lockstep.processes.toolchain import INSTALLED, Toolchain, ToolchainError, UnknownToolchain, toolchain_of
 from lockstep.processes.toolchain.install_packages import RETENTION_S
+from lockstep.processes.toolchain.release import release_of
 
 
 @pytest.fixture
@@ -52,6 +54,16 @@ def test_several_packages_and_a_wheel_by_its_path_make_one_side(wheels):
     assert {name: side.versions()[name] for name in ("pace", "brake")} == {"pace": "2.0", "brake": "0.1"}
     make_wheel(wheels / "apart", "brake", "0.1", "PACE = 1\n")
     assert toolchain_of(f"pace==2.0,{other}").folders != side.folders, "the wheel has other content"
+
+
+def test_what_a_release_pins_comes_with_it_unless_the_environment_has_it(wheels):
+    make_wheel(wheels, "brake", "0.1", "PACE = 0\n")
+    own = f"numpy=={version('numpy')}"
+    make_wheel(wheels, "car", "1.0", "import pace\n", "pace==1.0", "brake>=0.1", own, "pace==2.0; extra == 'a'")
+    release = release_of("car==1.0")
+    assert (release.packages, release.pure) == (("car", "pace"), True)
+    assert Toolchain("", (release.folder,)).versions()["pace"] == "1.0"
+    assert release_of("car==1.0") == release
 
 
 def test_an_interrupted_installation_is_made_again(wheels):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict
+from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict, is_release
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -148,7 +148,18 @@ def worst_first(verdicts: Any) -> tuple[Verdict, ...]:
 
 
 def headline(report: Report) -> str:
-    """Return one sentence for reviewers: the verdict, the worst cases, and the number of cases by outcome."""
+    """Return one sentence for reviewers: the verdict, the worst cases, and the number of cases by outcome.
+
+    Of two releases of a package it names them first: ``liger-kernel 0.6.1 → 0.6.2: 2 cases slower …``.
+    """
+    text = _headline(report)
+    if not (is_release(report.base) and is_release(report.head)):
+        return text
+    (name, low), (other, high) = (label.split("==") for label in (report.base, report.head))
+    return f"{name} {low} → {high if other == name else report.head}: {text[0].lower()}{text[1:]}"
+
+
+def _headline(report: Report) -> str:
     if report.interrupted:
         return f"Interrupted: {_counted(report)}."
     if report.trouble:

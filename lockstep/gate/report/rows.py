@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict
+from lockstep.gate.model import LATENCY, MOVED, OUT_OF_TIME, UNREACHED, SeriesKey, Verdict, is_release
 from lockstep.gate.report.report import Report, counts_from, percent, worst_first
 from lockstep.gate.sequential_decision import LOOKS
 from lockstep.record.commands_to_repeat import gate
@@ -127,7 +127,9 @@ def of_a_slowdown(report: Report) -> list[str]:
         return []
     versions = " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
     family = report.regressions[0].key.suite.partition(".")[0]
-    why = f"to see what changed in the machine code: lockstep code diff {versions} --family {shlex.quote(family)}"
+    of_releases = "--toolchain " if is_release(report.head) else ""
+    why = f"to see what changed in the machine code: lockstep code diff {of_releases}{versions}"
+    why += f" --family {shlex.quote(family)}"
     accept = "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
     return [accept] if report.script else [why, accept]
 

@@ -13,6 +13,18 @@ from lockstep.processes.toolchain.parse_toolchain import UnknownToolchain
 _RANGE = re.compile(r"(?P<package>[A-Za-z0-9][\w.-]*)==(?P<low>\d[\w.!+-]*?)\.\.(?P<high>\d[\w.!+-]*)")
 
 
+def ends(text: str) -> tuple[str, str, str]:
+    """Return package, lowest and highest version of a range.
+
+    Raises:
+        UnknownToolchain: the text is not a range.
+    """
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise UnknownToolchain(f"{text!r} is not a range of releases: write triton==3.5.1..3.7.0")
+    return found["package"], found["low"], found["high"]
+
+
 def releases(text: str) -> list[str]:
     """Return each release of a range, the oldest first: ``triton==3.5.1..3.7.0`` is triton==3.5.1, triton==3.6.0 ….
 
@@ -22,10 +34,7 @@ def releases(text: str) -> list[str]:
         UnknownToolchain: the text is not a range.
         ToolchainError: pip does not know the package, or one of the ends.
     """
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        raise UnknownToolchain(f"{text!r} is not a range of releases: write triton==3.5.1..3.7.0")
-    package, low, high = found.groups()
+    package, low, high = ends(text)
     command = [sys.executable, "-m", "pip", "index", "versions", package, "--disable-pip-version-check", "--no-input"]
     try:
         done = run(command, text=True, timeout=120)

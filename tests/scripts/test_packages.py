@@ -1,0 +1,102 @@
+"""Releases of a package as the change: real wheels, a real pip without a network, and a script as it is."""
+
+import json
+
+import pytest
+from verb import run_verb
+from wheels import make_wheel
+
+SCRIPT = """
+import torch
+from torch.utils.benchmark import Timer
+
+import pace
+
+x = torch.ones(64, 64)
+for name in pace.NAMES:
+    Timer("f(x)", globals={"f": getattr(pace, name), "x": x}, label=name).blocked_autorange()
+"""
+
+BASE = """
+from importlib.metadata import version
+
+assert version("pace") == "1.0"
+NAMES = ["norm", "scale", "old"]
+
+def norm(x):
+    return x / 2
+
+def scale(x):
+    return 2 * x
+
+old = scale
+"""
+
+#: A wrong call, one that takes some ten times as long, and one that is new.
+HEAD = BASE.replace("1.0", "1.1").replace("old", "fresh").replace("x / 2", "x / 3")
+HEAD = HEAD.replace("    return 2 * x", "    for _ in range(12):\n        x + 1\n    return 2 * x")
+
+
+@pytest.fixture
+def gated(tmp_path, monkeypatch, capfd):
+    """Return a function that writes two releases, compares them by the script, and returns status, report and text."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bench.py").write_text(SCRIPT)
+
+    def run(base, head, *options):
+        for number, code in (("1.0", base), ("1.1", head)):
+            make_wheel(tmp_path / "wheels", "pace", number, code)
+        given = ["--package", "pace==1.0..1.1", "--quick", "--budget", "12s", "--json", "report.json", *options]
+        status = run_verb("gate", "--script", "bench.py", *given)
+        report = json.loads((tmp_path / "report.json").read_text()) if (tmp_path / "report.json").exists() else {}
+        return status, report, capfd.readouterr()
+
+    return run
+
+
+def outcomes(report):
+    return {case["key"]["variant"]: case["outcome"] for case in report["cases"]}
+
+
+def test_a_release_is_compared_with_an_older_one_call_by_call(gated):
+    status, report, told = gated(BASE, HEAD)
+    found = outcomes(report)
+    assert {name: found[name] for name in ("norm", "old", "fresh")} == {
+        "norm": "failed", "old": "removed", "fresh": "new"
+    }  # fmt: skip
+    assert "wrong: output 0" in told.out
+    assert status == 2
+    if found["scale"] == "unsure":
+        pytest.skip("too busy to tell")
+    assert found["scale"] == "slower", told.out
+    assert report["headline"].startswith("pace 1.0 → 1.1: 1 case failed: bench norm, wrong: output 0 ")
+    assert "1 case slower: bench scale by +" in report["headline"]
+    assert "--script bench.py --base pace==1.0 --head pace==1.1 --case - --variant norm" in told.out
+
+
+def test_releases_of_the_same_code_are_the_same(gated):
+    same = BASE.replace('assert version("pace")', "version")
+    status, report, _ = gated(same, f"# a comment\n{same}")
+    assert (status, outcomes(report)) == (0, {"norm": "same", "scale": "same", "old": "same"})
+
+
+def test_a_release_that_cannot_be_imported_is_told(gated):
+    status, report, _ = gated(BASE, "raise RuntimeError('needs more')\n")
+    assert status == 3
+    assert "RuntimeError: needs more (at" in report["trouble"]
+
+
+def test_a_release_that_pip_does_not_know_is_told_in_its_words(gated, capfd):
+    gated(BASE, BASE, "--base", "main")
+    assert run_verb("gate", "--script", "bench.py", "--package", "pace==1.0..9.9") == 3
+    assert "pip does not install pace==9.9: ERROR: Could not find a version that satisfies" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--base", "main"], ["--head", "main"], ["--package", "pace"]])
+def test_a_range_names_base_and_head(gated, words):
+    status, _, told = gated(BASE, BASE, *words)
+    assert status == 4
+    assert "--package pace==1.0..1.1 names base and head: leave out --base" in told.out
