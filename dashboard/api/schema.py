@@ -244,7 +244,7 @@ class Member(Model):
     recent: float | None = None
     """The same of the median of the last three points."""
     flips: bool = False
-    """Whether the series moves between levels."""
+    """Whether the series passes often from one of its two levels to the other."""
     measure: str
     """If "difference": size, low, high and left are differences in the unit, old and new the levels."""
 

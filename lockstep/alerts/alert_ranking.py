@@ -1,7 +1,7 @@
 """Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
 
-Times, failures and wrong results come first, then other numbers, then what no longer reports. Within these, an alert
-with a ``doubt`` comes after the others.
+Times, failures and wrong results come first, then other numbers, then losses that are probably not a commit's, then
+what no longer reports.
 """
 
 from __future__ import annotations
@@ -15,12 +15,6 @@ from lockstep.alerts.model import Alert, FoundChange
 #: Milliseconds after which a loss counts half as much.
 _HALF_LIFE_MS = 30 * 86_400_000
 
-#: What a loss counts if the machine or the way of measuring is the probable cause.
-_NOT_THE_CODE = 1 / 4
-
-#: What a loss counts if the series moves between levels without a known commit.
-_SECOND = 1 / 16
-
 #: Units of time of other projects' benchmarks, alone or as in ``ms/frame``.
 _TIME = re.compile(r"(s|ms|us|µs|ns|seconds|milliseconds|microseconds|nanoseconds)(/.*)?")
 
@@ -33,21 +27,28 @@ class Loss:
     """What an alert says is lost, at least.
 
     Attributes:
-        change: the change with the largest loss; ``None`` if a series fails.
+        change: the change with the largest loss, one without a doubt if there is one; ``None`` if a series fails.
         share: the part of today's number that the change added, 0 … 1; at the lower end of its interval.
         sure: how sure the loss is, 0 … 1.
         factor: by how much the change alone made the number worse, at the lower end of its interval.
+        doubt: why the loss is probably not a commit's; "" if nothing says so.
     """
 
     change: FoundChange | None
     share: float
     sure: float
     factor: float = math.inf
+    doubt: str = ""
 
     @property
     def score(self) -> float:
         """The share weighed by how sure it is."""
         return self.share * self.sure
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The key that orders losses, the least first: those with a doubt, then by score."""
+        return not self.doubt, self.score
 
 
 def loss_of(alert: Alert) -> Loss | None:
@@ -55,7 +56,7 @@ def loss_of(alert: Alert) -> Loss | None:
     if alert.failing:
         return Loss(None, 1.0, 1.0)
     losses = [loss for member in alert.members if (loss := loss_of_change(member))]
-    return max(losses, key=lambda loss: loss.score, default=None)
+    return max(losses, key=lambda loss: loss.order, default=None)
 
 
 def loss_of_change(change: FoundChange) -> Loss | None:
@@ -72,13 +73,13 @@ def loss_of_change(change: FoundChange) -> Loss | None:
         share = -math.expm1(-least) * (math.exp(change.size - change.left) if change.left > change.size else 1.0)
     else:
         share = min(least, 1.0)
-    sure = change.confidence * (_NOT_THE_CODE if change.cause.kind in ("machine", "protocol") else 1.0)
-    return Loss(change, share, sure * (_SECOND if moves_between_levels(change) else 1.0), math.exp(min(least, 700.0)))
+    return Loss(change, share, change.confidence, math.exp(min(least, 700.0)), _doubt(change))
 
 
-def moves_between_levels(change: FoundChange) -> bool:
-    """Return whether a series moves between levels, and no commit is known to be the reason."""
-    return change.flips and change.cause.kind != "own commit"
+def _doubt(change: FoundChange) -> str:
+    if change.cause.kind in ("machine", "protocol"):
+        return f"the {change.cause.kind} is the probable cause"
+    return "the series moves between these levels" if change.flips and change.cause.kind != "own commit" else ""
 
 
 def rank_of(alert: Alert) -> float:
@@ -89,9 +90,9 @@ def rank_of(alert: Alert) -> float:
     loss = loss_of(alert)
     age = alert.since / _HALF_LIFE_MS
     if loss is None or (alert.topic != "slower" and not alert.failing):
-        return age - 2 * _GROUP
+        return age - 3 * _GROUP
     first = loss.change is None or is_time(loss.change) or loss.change.series.checked
-    group = (0.0 if first else 1.0) + (0.5 if alert.doubt else 0.0)
+    group = 2 if loss.doubt else 0 if first else 1
     return math.log2(max(loss.score, 1e-9)) + age - _GROUP * group
 
 
@@ -113,11 +114,8 @@ def explain(alert: Alert) -> str:
         words = _of_ratio(change, loss)
     if change is not alert.members[0]:
         words += f" in {change.series.label}"
-    doubt = f"; the {change.cause.kind} is the probable cause" if change.cause.kind in ("machine", "protocol") else ""
-    doubt += "; the series moves between these levels" if moves_between_levels(change) else ""
-    doubt += f"; {alert.doubt}" if alert.doubt else ""
-    sure = "" if change.series.exact else f", {confidence(change.confidence)} sure"
-    return f"{words}{sure}{doubt}"
+    sure = "" if change.series.exact or loss.doubt else f", {confidence(change.confidence)} sure"
+    return f"{words}{sure}{loss.doubt and f'; {loss.doubt}'}"
 
 
 def _of_ratio(change: FoundChange, loss: Loss) -> str:

@@ -46,7 +46,6 @@ class Alert:
         notes: who made the commits of the range, when and why, those that change the kernel's files first. It lacks
             commits that git does not know, and those beyond a hundred.
         failing: whether a series fails, in a freshness alert.
-        doubt: why the machine probably causes the step; "" if this is not likely.
         best_moved: log factor of the time of ``best`` at the case of the worst series of a slowdown, if it did not
             become slower, and 0 if it changed less than its ``min_effect``; ``None`` if it did, or is unknown.
         best_takes: another variant whose work for the GPU that of ``best`` equals there; "" if unknown.
@@ -69,7 +68,6 @@ class Alert:
     unknown: Unknown = ""
     notes: tuple[CommitNote, ...] = ()
     failing: bool = False
-    doubt: str = ""
     story: str = ""
     best_moved: float | None = None
     best_takes: str = ""

@@ -28,11 +28,20 @@ def test_the_larger_the_newer_and_the_surer_loss_comes_first():
     wide = {"low": 0.01, "high": 0.35}
     assert order(small=alert(0.02), large=alert(0.2), unsure=alert(0.2, **wide)) == ["large", "small", "unsure"]
     assert order(old=alert(0.2, age=60), new=alert(0.06)) == ["new", "old"], "a loss halves every 30 days"
-    assert order(machine=replace_cause(alert(0.2), "machine"), own=alert(0.06)) == ["own", "machine"]
 
 
-def replace_cause(one, kind):
-    return replace(one, members=tuple(replace(member, cause=Cause(kind, "")) for member in one.members))
+def test_a_loss_that_is_probably_not_a_commits_comes_after_all_others_and_says_why():
+    def doubted(**changes):
+        one = alert(0.2)
+        return replace(one, members=tuple(replace(member, **changes) for member in one.members))
+
+    machine, flips = doubted(cause=Cause("machine", "")), doubted(cause=Cause("unknown range", ""), flips=True)
+    assert order(machine=machine, flips=flips, old=alert(0.01, age=300))[0] == "old"
+    assert explain(machine) == "at least 16 % of its time is lost; the machine is the probable cause"
+    assert explain(flips) == "at least 16 % of its time is lost; the series moves between these levels"
+    sure = replace(flips.members[0], series=series(variant="pdl"), size=0.05, flips=False)
+    both = replace(flips, members=(*flips.members, sure))
+    assert "at least 3.9 % of its time is lost in linear.pdl" in explain(both), "one that is not doubted counts"
 
 
 def test_what_is_undone_at_the_newest_points_is_not_lost():

@@ -298,3 +298,30 @@ def test_what_nobody_shows_any_more_is_deleted(growing, monkeypatch):
             "SELECT (SELECT count(*) FROM analysis), (SELECT count(DISTINCT analysis) FROM detector_state)"
         )
     assert counts == (len(growing.store.current().machines),) * 2
+
+
+#: newton-physics/newton's setup.bench_sdf.FastBuildSdf.time_build_sdf (64) on one machine with Windows, in ms.
+TWO_LEVELS = (
+    *(146.5, 144.4, 144.0, 144.1, 147.5, 146.4, 146.9, 158.4, 159.4, 146.9, 159.2, 158.5, 158.7, 146.9, 148.0, 146.6),
+    *(146.5, 159.3, 159.2, 158.8, 158.8, 158.8, 158.1, 158.3, 158.1),
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "flips"),
+    [
+        (TWO_LEVELS, True),
+        ((*(146.5, 144.4, 144.0, 144.1) * 3, *(158.4, 159.4, 159.2, 158.5) * 3), False),
+        # A loss that was mended comes again.
+        (
+            (*(158.4, 159.4, 159.2, 158.5) * 3, *(146.5, 144.4, 144.0, 144.1) * 3, *(158.4, 159.4, 159.2, 158.5) * 3),
+            False,
+        ),
+    ],
+)
+def test_a_series_moves_between_levels_if_its_points_go_to_and_fro(tmp_path, values, flips):
+    commits = commits_of(tmp_path / "repo", len(values), touch=lambda n: True)
+    write_foreign(tmp_path / "results", "machine", commits, lambda n: values[n] / 1e3)
+    store = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache")
+    _, found = analyse_store(store, Thresholds(), tmp_path / "repo")
+    assert {change.flips for change in found.changes if change.sense == "worse"} == {flips}

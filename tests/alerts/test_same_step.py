@@ -50,7 +50,6 @@ def test_a_step_of_several_machines_is_one_story():
     assert stories(first, second, third, later) == [["linear h200", "linear b200", "linear h100"], ["linear b200"]]
     assert [also(one) for one in found] == ["also: b200, h100", "also: h100, h200", "also: b200, h200", ""]
     assert tell(found[0]).since.endswith("; also: b200, h100")
-    assert {one.doubt for one in found} == {""}, "each machine's own list orders it by what is lost"
 
 
 def test_a_range_that_overlaps_is_the_same_step_but_one_place_has_it_once():
@@ -101,15 +100,6 @@ def test_a_host_time_and_a_wrong_result_are_stories_of_their_own(quantity):
 def test_each_owner_has_a_story():
     steps = [step(10, by=0.3), step(10, by=0.2, name=series(family="kda"))]
     assert len(stories(*steps, owners=("ada", "bob"))) == 2
-
-
-def test_a_machine_whose_families_all_return_to_earlier_levels_is_doubted():
-    unknown = {"unknown": "no repository", "touched": None}
-    steps = [step(10, by=0.2, name=series(family=f"f{number}"), **unknown) for number in range(4)]
-    changes = [replace(one, flips=number < 3) for number, one in enumerate(told(*steps))]
-    found = group(changes, COMMITS)
-    assert {one.doubt for one in found} == {"most families of the machine return to earlier levels at that commit"}
-    assert {one.doubt for one in group(changes[2:], COMMITS)} == {""}
 
 
 @pytest.fixture

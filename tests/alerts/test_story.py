@@ -142,8 +142,8 @@ def test_no_two_hashes_are_evidence():
     assert "bb" not in text
 
 
-def test_an_alert_keeps_its_notes():
-    assert from_json(to_json(found())) == found()
+def test_an_alert_keeps_its_notes_and_is_read_with_what_an_earlier_version_knew():
+    assert from_json({**to_json(found()), "doubt": ""}) == found()
     older = {name: value for name, value in to_json(found()).items() if name != "notes"}
     assert from_json(older).notes == ()
 

@@ -122,10 +122,10 @@ _TOPIC: Mapping[Sense, Topic] = {"worse": "slower", "changed": "changed", "bette
 _ORDER = tuple(_TOPIC)
 
 
-def _loudest(member: FoundChange) -> tuple[int, float, float, SeriesName]:
+def _loudest(member: FoundChange) -> tuple[int, bool, float, float, SeriesName]:
     """Return the key by which an alert orders its series: by sense, then the largest loss and change first."""
-    loss = loss_of_change(member)
-    return _ORDER.index(member.sense), -(loss.score if loss else 0.0), -abs(member.weight), member.series
+    certain, score = loss.order if (loss := loss_of_change(member)) else (False, 0.0)
+    return _ORDER.index(member.sense), not certain, -score, -abs(member.weight), member.series
 
 
 def _waiver(urgent: Sequence[FoundChange]) -> Waiver | None:

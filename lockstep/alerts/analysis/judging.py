@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,8 +32,7 @@ def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[F
         levels = [0.0, *itertools.accumulate(change.size for change in series_changes if change.confirmed)]
         for place, change in enumerate(series_changes):
             suppressed = _suppression(change, threshold, largest)
-            flips = change.confirmed and _flips(levels, place)
-            yield replace(change, suppressed=suppressed, flips=flips, left=_left(levels, place, change))
+            yield replace(change, suppressed=suppressed, left=_left(levels, place, change))
 
 
 def _left(levels: Sequence[float], place: int, change: FoundChange) -> float:
@@ -42,19 +40,6 @@ def _left(levels: Sequence[float], place: int, change: FoundChange) -> float:
     if change.sense != "worse":
         return change.left
     return min([change.left, *(level - levels[place] for level in levels[place + 2 :])])
-
-
-def _flips(levels: Sequence[float], place: int) -> bool:
-    """Return whether a series was at both levels of a change before or after it, within a quarter of the change.
-
-    Args:
-        levels: the level before the first change, and the level after each change.
-        place: index of the change.
-    """
-    old, new = levels[place], levels[place + 1]
-    sign, near = math.copysign(1.0, new - old), abs(new - old) / 4
-    as_bad = any(sign * level >= sign * new - near for level in levels[:place])
-    return as_bad or any(sign * level <= sign * old + near for level in levels[place + 2 :])
 
 
 def _threshold_of(change: FoundChange, thresholds: Thresholds) -> Threshold:

@@ -6,10 +6,10 @@ One commit slows several families, on each machine that measures it, and each ma
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.alerts.alert_ranking import moves_between_levels, rank_of
+from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.cause.commit_ranges import BY_DATE
 from lockstep.alerts.cause.found_change import CODE
 from lockstep.alerts.model import Alert
@@ -23,7 +23,7 @@ _NEAR_MS = 3 * 86_400_000
 
 
 def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Return the alerts with their ``story`` and ``also_on``, and with a ``doubt`` if their machine moves.
+    """Return the alerts with their ``story`` and ``also_on``.
 
     An alert shows the same step as a graver one if their ranges overlap, owner and kinds of cause and quantity agree,
     and it shares one of these with an alert of that step: the family on another machine; machine, last commit and
@@ -32,7 +32,7 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
     Args:
         position: the position of each commit in the history.
     """
-    restless, told = _restless(alerts), list(alerts)
+    told = list(alerts)
     first: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
     stories: dict[int, list[int]] = {}
     # A dense history has tens of thousands of alerts, of which few are open.
@@ -47,9 +47,6 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
         stories.setdefault(leader, []).append(place)
         for key in keys:
             first[key][leader] = None
-        if (alert.machine, alert.after) in restless and alert.cause.kind != "own commit":
-            doubt = "most families of the machine return to earlier levels at that commit"
-            told[place] = replace(alert, doubt=doubt)
     for places in stories.values():
         for place in places if len(places) > 1 else ():
             others = (alerts[at] for at in places if at != place)
@@ -99,15 +96,6 @@ def _seen_from(alert: Alert, other: Alert) -> str:
     if other.family == alert.family:
         return other.machine
     return other.family if other.machine == alert.machine else f"{other.family} on {other.machine}"
-
-
-def _restless(alerts: Iterable[Alert]) -> set[tuple[str, str]]:
-    """Return the machines and commits at which most families move between levels."""
-    families: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
-    for alert in alerts:
-        if alert.topic == "slower":
-            families[alert.machine, alert.after][alert.family] = moves_between_levels(alert.members[0])
-    return {at for at, moves in families.items() if sum(moves.values()) >= max(_SEVERAL, len(moves) / 2)}
 
 
 def _same_step(alert: Alert, story: Sequence[Alert], position: Mapping[str, int]) -> bool:

@@ -29,6 +29,12 @@ from lockstep.record.series_name import BEST, SeriesName
 #: Number of points before and after a change whose medians give the moves of other times, and the levels.
 WINDOW = 5
 
+#: Number of points on each side of a change among which a series is at one level or the other.
+_AROUND = 128
+
+#: How often a series passes from one of two levels to the other, from which on it moves between them.
+_OFTEN = 4
+
 #: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
 _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
@@ -88,6 +94,7 @@ class StepBuilder:
             recent=_recent(followed, change, worse),
             noise=followed.noise if math.isfinite(followed.noise) else None,
             clock=self._results.runs[int(trend.run[change.index])].clock_state,
+            flips=not followed.exact and _moves_between(followed, change),
             copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
             before_like=likes[0],
             after_like=likes[1],
@@ -243,6 +250,16 @@ def _recent(followed: Followed, change: Change, worse: float) -> float | None:
     if change.measure == "difference":
         return worse * (new - old)
     return worse * math.log(new / old) if old > 0 and new > 0 else None
+
+
+def _moves_between(followed: Followed, change: Change) -> bool:
+    """Return whether a series passes often from one level of a change to the other, at each within a quarter of it."""
+    values = followed.values.values[max(change.index - _AROUND, 0) : change.index + _AROUND]
+    y, at = np.log(values) if change.measure == "ratio" else values, min(change.index, _AROUND)
+    levels = np.array([[np.median(y[max(at - WINDOW, 0) : at])], [np.median(y[at : at + WINDOW])]])
+    near = np.abs(y - levels) <= abs(change.size) / 4
+    is_new = near[1, near.any(axis=0)]
+    return int(np.count_nonzero(is_new[1:] != is_new[:-1])) >= _OFTEN
 
 
 def _copied(copies: Trend | None, first: int, last: int) -> int:

@@ -120,7 +120,7 @@ class FoundChange:
         better: the better direction of the number.
         measure: how ``size`` and its interval are measured.
         recent: like ``left``, of the median of the series' last three points; ``None`` if unknown.
-        flips: whether the series moves between levels: an earlier level was as bad, or a later one as good as before.
+        flips: whether the series passes often from one level of the change to the other.
         noise: run-to-run noise of the series, a standard deviation measured like ``size``; ``None`` if unknown.
         clock: clock state of the first run with the change; "" if unknown.
         confirmed: see ``lockstep.detect.Change``.

@@ -18,6 +18,8 @@ from lockstep.alerts.model import Alert, FoundChange, Waiver
 from lockstep.record.series_name import SeriesName
 
 _SERIES = tuple(field.name for field in fields(SeriesName))
+#: The stored fields of an alert that need no conversion, or one of their own; an older version had others.
+_ALERT = tuple(field.name for field in fields(Alert))
 #: The stored fields of a change.
 _CHANGE = tuple(field.name for field in fields(FoundChange) if field.compare)
 
@@ -174,7 +176,7 @@ def from_json(content: Mapping[str, Any]) -> Alert:
     waiver = content["excuse"]
     return Alert(
         **{
-            **{name: value for name, value in content.items() if name != "excuse"},
+            **{name: content[name] for name in _ALERT if name in content},
             "commits": tuple(content["commits"]),
             "also_on": tuple(content["also_on"]),
             "notes": tuple(CommitNote(**{**note, "files": tuple(note["files"])}) for note in content.get("notes", ())),
