@@ -10,8 +10,8 @@ from importlib.metadata import files
 from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, version: str, code: str, *requires: str) -> Path:
-    """Write a wheel of one module into the folder."""
+def make_wheel(folder: Path, name: str, version: str, code: str, *requires: str, compiled: bool = False) -> Path:
+    """Write a wheel of one module into the folder; ``compiled`` adds a library that nothing loads."""
     about = f"{name}-{version}.dist-info"
     content = {
         f"{name}.py": textwrap.dedent(code),
@@ -19,6 +19,7 @@ def make_wheel(folder: Path, name: str, version: str, code: str, *requires: str)
         + "".join(f"Requires-Dist: {text}\n" for text in requires),
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
+    content |= {f"{name}_native.so": ""} if compiled else {}
     record = "".join(f"{path},,\n" for path in [*content, f"{about}/RECORD"])
     folder.mkdir(parents=True, exist_ok=True)
     wheel = folder / f"{name}-{version}-py3-none-any.whl"

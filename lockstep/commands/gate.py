@@ -15,7 +15,7 @@ from typing import Any
 
 from asv.commands import Command
 
-from lockstep.commands.cli import expect_folder
+from lockstep.commands.cli import UsageError, expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.script_option import add_script_option, asked_of, releases_of
 from lockstep.commands.shared_options import add_repeatable, add_retune_option, tuned_file
@@ -31,6 +31,7 @@ from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.processes.toolchain import ToolchainError
+from lockstep.processes.toolchain.release import Release
 from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.definition import CACHE_STATES, Suite
@@ -113,11 +114,11 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
                 releases = releases_of(args, say) or ()
-                packages = tuple(sorted({name for release in releases for name in release.packages}))
-                if args.script:
-                    report = gate_script(asked_of(args, packages), say)
-                else:
-                    report = run(_request(conf, args, packages), say)
+                report = (
+                    gate_script(asked_of(args, releases), say)
+                    if args.script
+                    else run(_request(conf, args, releases), say)
+                )
         except RefError as error:
             say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
             return USAGE
@@ -128,7 +129,10 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         return EXIT[report.state]
 
 
-def _request(conf: Any, args: argparse.Namespace, packages: tuple[str, ...]) -> Request:
+def _request(conf: Any, args: argparse.Namespace, releases: Sequence[Release]) -> Request:
+    if compiled := [release.name for release in releases if not release.pure]:
+        raise UsageError(f"one process cannot hold {' and '.join(compiled)}: compare them by a --script")
+    packages = sorted({name for release in releases for name in release.packages})
     suites_by_name = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or suites_by_name for suite in pick_suites(suites_by_name, name)]
     return Request(

@@ -6,7 +6,7 @@ import argparse
 import json
 import secrets
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -76,8 +76,6 @@ def releases_of(args: argparse.Namespace, say: Callable[[str], None]) -> tuple[R
         base, head = two_releases(ranges[0], say)
     except UnknownToolchain as error:
         raise UsageError(str(error)) from error
-    if compiled := [one.name for one in (base, head) if not one.pure]:
-        raise UsageError(f"one process cannot hold two releases of compiled code: {', '.join(compiled)}")
     args.base, args.head, args.package = base.name, head.name, []
     return base, head
 
@@ -129,8 +127,8 @@ def run_script(args: argparse.Namespace) -> int:
     return 0 if recorded else BROKEN
 
 
-def asked_of(args: argparse.Namespace, packages: tuple[str, ...]) -> Asked:
-    """Return what ``gate --script`` asks for. ``packages`` are those of releases that are compared.
+def asked_of(args: argparse.Namespace, releases: Sequence[Release] = ()) -> Asked:
+    """Return what ``gate --script`` asks for; base and head may be releases.
 
     Raises:
         UsageError: there is no such script, or an option is of suites.
@@ -138,7 +136,9 @@ def asked_of(args: argparse.Namespace, packages: tuple[str, ...]) -> Asked:
     for name in ("family", "costs", "retune", "lock", "about"):
         if getattr(args, name):
             raise UsageError(f"--{name} is of suites: leave it out with --script")
+    packages = tuple(sorted({name for release in releases for name in release.packages}))
     project, plan = project_of(args, packages)
+    apart = not all(release.pure for release in releases)
     default = read_thresholds(Path.cwd() / FILE).default
     plan = replace(
         plan,
@@ -149,7 +149,7 @@ def asked_of(args: argparse.Namespace, packages: tuple[str, ...]) -> Asked:
         cases=tuple(args.case),
         variants=tuple(args.variant),
     )
-    return Asked(project, args.base, args.head, plan, args.require_gpu, args.require_locked)
+    return Asked(project, args.base, args.head, plan, args.require_gpu, args.require_locked, apart)
 
 
 def measure_script(args: argparse.Namespace) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from lockstep.scripts.closure_arms import Namespace
+from lockstep.scripts.shared_buffers import digest_of_inputs
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.checks.accuracy import accuracy_of
+from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.tolerance import default_tolerance, is_float, refusal
 
 #: Seconds of the slowest call that is timed. An epoch has some twenty calls, and a worker that says nothing for two
@@ -74,6 +77,28 @@ def difference(
     if wrong_output(base, again()):
         return "", "its output changes from call to call, so it was not compared"
     return wrong, ""
+
+
+def compare_with_file(call: TimedCall, namespace: Namespace, file: Path) -> dict[str, Any]:
+    """Call a closure once, and compare its outputs with those in a file; if there is none, write them.
+
+    Returns:
+        ``count`` of tensors, what is ``wrong`` or "", a digest of the ``inputs``, and the ``error`` of the closure or
+        "".
+    """
+    inputs = digest_of_inputs(call.function)  # before a call that changes them
+    try:
+        outputs = first_output(call, namespace)
+    except Exception as error:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # raises again where the context is broken, which ends this process
+        return {"count": 0, "wrong": "", "inputs": inputs, "error": brief(error)}
+    wrong = ""
+    if file.exists():
+        wrong = wrong_output(torch.load(file), outputs)
+    else:
+        torch.save(outputs, file)
+    return {"count": len(outputs), "wrong": wrong, "inputs": inputs, "error": ""}
 
 
 def wrong_output(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor]) -> str:

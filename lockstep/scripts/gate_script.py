@@ -17,6 +17,7 @@ from lockstep.machine_code.family_files import same_packages
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
 from lockstep.scripts.project import Project
+from lockstep.scripts.release_pair import APART, PairedRun
 from lockstep.scripts.script_lines import timing_lines
 
 #: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
@@ -34,6 +35,7 @@ class Asked:
         base, head: versions; "." is the working tree.
         plan: the settings, without versions.
         need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
+        apart: whether base and head need processes of their own: releases of compiled code.
     """
 
     project: Project
@@ -42,6 +44,7 @@ class Asked:
     plan: Plan
     need_gpu: bool = False
     need_lock: bool = False
+    apart: bool = False
 
 
 def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
@@ -58,17 +61,18 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
     ):
         say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(project)}")
         plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
-        if not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
+        if not asked.apart and not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
             plan = replace(plan, only_find=True)
         try:
-            for number in run_plan(plan, SILENCE_S, say, outcome):
+            paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, SILENCE_S, say)
+            for number in paired.run(outcome) if asked.apart else run_plan(plan, SILENCE_S, say, outcome):
                 if unfit := unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
                     say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
             if outcome.machine:  # also of a run that measures nothing
                 unfit = unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock)
-            if _ends_early_in_head(outcome) and not _ends_early_alone(plan, say):
+            if not asked.apart and _ends_early_in_head(outcome) and not _ends_early_alone(plan, say):
                 outcome.apart = outcome.errors.pop(HEAD)
         except KeyboardInterrupt:
             interrupted = True
@@ -85,7 +89,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         machine=outcome.machine,
         cases=cases,
         wall_s=time.monotonic() - started,
-        notes=tuple(notes(plan, outcome)),
+        notes=(*notes(plan, outcome), *([APART] if asked.apart else [])),
         trouble=unfit or outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
         interrupted=interrupted,
         controls=outcome.controls,

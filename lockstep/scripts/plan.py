@@ -40,6 +40,7 @@ class Plan:
         done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
         tuned: file of the choices of tuners; "" to hold choices for this run only.
+        served: whether the worker waits at each call for requests (``lockstep.scripts.release_pair``).
         adopt: whether the smallest calls of each variant are written as source, in place of being measured.
     """
 
@@ -62,6 +63,7 @@ class Plan:
     version: str = ""
     tuned: str = ""
     adopt: bool = False
+    served: bool = False
 
     def selected(self, labels: Sequence[tuple[str, str]]) -> list[int]:
         """Return the numbers of the calls that the globs select; labels are case and variant of each call."""

@@ -1,13 +1,17 @@
 """The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
 
-It takes no requests: its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready``
-(host, clocks), ``found`` (the calls, and why a script ends early), ``verdict`` or ``record`` (one for each call),
-``controls``, ``ended`` (why a script ended early, and which points could not be set up).
+Its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready`` (host, clocks), ``found``
+(the calls, and why a script ends early), ``verdict`` or ``record`` (one for each call), ``controls``, ``ended`` (why a
+script ended early, and which points could not be set up).
+
+Only with ``Plan.served`` it takes requests: ``{"take": [numbers of calls]}``; at each of these calls, which the event
+``at`` tells, ``{"output": file}`` and ``{"time"}`` any number of times; and ``{"next"}``. The script's end is at -1.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import tempfile
@@ -106,6 +110,7 @@ class _Session:
         self._hook = hook
         self._take_back = take_back
         self._left_s = plan.budget_s
+        self._requests = process.requests()
 
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
@@ -115,9 +120,11 @@ class _Session:
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
         self._process.emit("found", calls=[key.labels for key in found], errors=errors)
-        chosen = self._plan.chosen([key.labels for key in found])
+        served = self._plan.served
+        chosen = self._taken() if served else self._plan.chosen([key.labels for key in found])
         numbers = {key: number for number, key in enumerate(found)}
-        handle = self._compare if compare else self._write if self._plan.adopt else self._measure
+        alone = self._serve if served else self._write if self._plan.adopt else self._measure
+        handle = self._compare if compare else alone
         ended = handle(numbers, chosen) if chosen else {}
         for run in ended.values():
             run.stop()
@@ -126,7 +133,12 @@ class _Session:
             side: {numbers[key]: why for key, why in run.refused.items() if key in numbers}
             for side, run in ended.items()
         }
+        if served:
+            self._process.emit("at", number=-1, error=errors.get(HEAD, ""), refused=refused.get(HEAD, {}))
         self._process.emit("ended", errors=errors, refused=refused)
+
+    def _taken(self) -> frozenset[int]:
+        return frozenset(next(self._requests)["take"])
 
     def _new(self, side: str, wanted: Callable[[CallKey], bool]) -> ScriptRun:
         from lockstep.scripts.script_run import Script, ScriptRun
@@ -191,6 +203,32 @@ class _Session:
             return record.latency.value * 1e3 if record.latency else 1.0
 
         return self._each(numbers, chosen, "time", measure)
+
+    def _serve(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+        """Let the parent decide at each call how often it is timed."""
+        from lockstep.gate.measuring.pairing import QUICK, pace_on
+        from lockstep.scripts.compare_outputs import compare_with_file
+        from lockstep.scripts.measure_call import CallMeasurer
+
+        plan, self._left_s = self._plan, math.inf
+        pace = QUICK if plan.quick else pace_on(self._device)
+        measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
+
+        def serve(number: int, call: TimedCall) -> float:
+            self._process.emit("at", number=number, place=call.place)
+            for request in self._requests:
+                if "next" in request:
+                    break
+                self._process.stage("check" if "output" in request else "time", str(number))
+                if "output" in request:
+                    output = compare_with_file(call, lambda: self._active(HEAD), Path(request["output"]))
+                    self._process.emit("output", **output)
+                else:
+                    record = measurer.measure(plan.suite, call, 1)
+                    self._process.emit("record", record=asdict(record))
+            return 1.0
+
+        return self._each(numbers, chosen, "check", serve)
 
     def _write(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         from lockstep.scripts.adopted_suite import Adoption

@@ -46,10 +46,10 @@ def gated(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bench.py").write_text(SCRIPT)
 
-    def run(base, head, *options):
+    def run(base, head, *options, compiled=False):
         for number, code in (("1.0", base), ("1.1", head)):
-            make_wheel(tmp_path / "wheels", "pace", number, code)
-        given = ["--package", "pace==1.0..1.1", "--quick", "--budget", "12s", "--json", "report.json", *options]
+            make_wheel(tmp_path / "wheels", "pace", number, code, compiled=compiled)
+        given = ["--package", "pace==1.0..1.1", "--quick", "--budget", "40s", "--json", "report.json", *options]
         status = run_verb("gate", "--script", "bench.py", *given)
         report = json.loads((tmp_path / "report.json").read_text()) if (tmp_path / "report.json").exists() else {}
         return status, report, capfd.readouterr()
@@ -61,8 +61,9 @@ def outcomes(report):
     return {case["key"]["variant"]: case["outcome"] for case in report["cases"]}
 
 
-def test_a_release_is_compared_with_an_older_one_call_by_call(gated):
-    status, report, told = gated(BASE, HEAD)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_release_is_compared_with_an_older_one_call_by_call(gated, compiled):
+    status, report, told = gated(BASE, HEAD, compiled=compiled)
     found = outcomes(report)
     assert {name: found[name] for name in ("norm", "old", "fresh")} == {
         "norm": "failed", "old": "removed", "fresh": "new"
@@ -87,6 +88,24 @@ def test_a_release_that_cannot_be_imported_is_told(gated):
     status, report, _ = gated(BASE, "raise RuntimeError('needs more')\n")
     assert status == 3
     assert "RuntimeError: needs more (at" in report["trouble"]
+
+
+def test_a_call_that_kills_the_process_of_its_release_fails_and_the_others_go_on(gated):
+    deadly = BASE.replace("1.0", "1.1").replace("    return x / 2", "    import os\n    os.kill(os.getpid(), 9)")
+    status, report, told = gated(
+        BASE, deadly, "--variant", "norm", "--variant", "old", "--budget", "16s", compiled=True
+    )
+    [norm, *others] = report["cases"]
+    assert (status, norm["outcome"]) == (2, "failed")
+    assert norm["reason"] == "pace==1.1: killed by SIGKILL in its check"
+    assert all(case["epochs"] for case in others), told.out
+    assert "changes count from 2% on" in told.out
+
+
+def test_a_compiled_release_that_cannot_be_imported_is_named(gated):
+    status, report, _ = gated(BASE, "raise RuntimeError('needs more')\n", compiled=True)
+    assert status == 3
+    assert "RuntimeError: needs more" in report["trouble"]
 
 
 def test_a_release_that_pip_does_not_know_is_told_in_its_words(gated, capfd):

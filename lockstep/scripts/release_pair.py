@@ -1,0 +1,252 @@
+"""Compare two releases that one process cannot hold: one process for each, which wait for each other at each call.
+
+The processes time a call alternately, an epoch each, so that drift of clocks and temperature cancels. The times of two
+processes with the same code differ by 0.5 to 1.3 %, because each places its code and its heap elsewhere. So a change
+below ``LEAST`` never counts, and two other processes must find each difference again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lockstep.gate.case_verdict import Measured, Trial
+from lockstep.gate.model import SeriesKey, Verdict
+from lockstep.gate.sequential_decision import MOST_SAME, Test
+from lockstep.processes.watched_worker import Watched, WorkerDied
+from lockstep.processes.worker import spelled
+from lockstep.record.file import record_from
+from lockstep.scripts.client import MOST_DEATHS, Outcome
+from lockstep.scripts.plan import BASE, HEAD, Plan
+
+#: Smallest change that counts, as a share.
+LEAST = 0.02
+
+#: What a report says about such a comparison.
+APART = (
+    "each release ran in a process of its own, whose placement in memory moves times by about 1 %: changes count from "
+    f"{LEAST:.0%} on"
+)
+
+#: Seconds that a call needs for a verdict, about.
+LEAST_S = 4.0
+
+#: Case and variant of a call.
+Label = tuple[str, str]
+
+
+class _Died(RuntimeError):
+    """The process of a release died; the message says how. ``side`` is "base" or "head"."""
+
+    def __init__(self, side: str, how: str) -> None:
+        super().__init__(how)
+        self.side = side
+
+
+@dataclass
+class _Pair:
+    """The processes of both releases. Each stands at a call of its script, or at the script's end."""
+
+    workers: Mapping[str, Watched]
+    found: Mapping[str, Mapping[str, Any]]
+    at: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def ask(self, side: str, answer: str, **request: Any) -> dict[str, Any]:
+        """Return the answer of a release's process to a request.
+
+        Raises:
+            _Died: the process died.
+        """
+        try:
+            self.workers[side].ask(request)
+            return self.workers[side].wait(answer)
+        except WorkerDied as died:
+            raise _Died(side, died.how) from died
+
+    def calls(self, side: str) -> list[Label]:
+        """Return the calls that a release's script makes."""
+        return [(case, variant) for case, variant in self.found[side]["calls"]]
+
+    def walk(self, labels: Sequence[Label]) -> Iterator[Label]:
+        """Yield each of these calls when both processes stand at it, without those that a release cannot set up."""
+        numbers = {side: [self.calls(side).index(label) for label in labels] for side in self.workers}
+        self.at = {side: self.ask(side, "at", take=taken) for side, taken in numbers.items()}
+        for position, label in enumerate(labels):
+            there = [side for side, at in self.at.items() if at["number"] == numbers[side][position]]
+            if len(there) == len(self.workers):
+                yield label
+            self.at |= {side: self.ask(side, "at", next=True) for side in there}
+
+
+@dataclass
+class PairedRun:
+    """A comparison of two releases by a script.
+
+    Attributes:
+        plan: the settings; its sides are the releases.
+        names: the name of each release, by side; its packages are in the side's root.
+    """
+
+    plan: Plan
+    names: Mapping[str, str]
+    silence_s: float
+    say: Callable[[str], None]
+    _trials: dict[Label, Trial] = field(default_factory=dict)
+    _notes: dict[Label, str] = field(default_factory=dict)
+    _places: dict[Label, tuple[str, int]] = field(default_factory=dict)
+    _test: Test = field(default_factory=lambda: Test(LEAST, 0.01, 1))
+
+    def run(self, outcome: Outcome) -> Iterator[int]:
+        """Fill ``outcome``, and yield the number of each call that is done (``lockstep.scripts.client.run_plan``)."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="lockstep-outputs-") as folder:
+                for label in self._pass(0, None, outcome, Path(folder, "0")):
+                    if self._trials[label].over:
+                        yield self._give(label, outcome)
+                again = [label for label, trial in self._trials.items() if len(trial.passes) == 2 and not trial.over]
+                for label in self._pass(1, again, outcome, Path(folder, "1")):
+                    yield self._give(label, outcome)
+        except (_Died, WorkerDied) as died:
+            outcome.trouble = f"{self.names[died.side]}: {died}" if isinstance(died, _Died) else str(died)
+        for label in self._trials:
+            if outcome.calls.index(label) not in outcome.verdicts:
+                yield self._give(label, outcome)
+
+    def _pass(self, number: int, labels: Sequence[Label] | None, outcome: Outcome, file: Path) -> Iterator[Label]:
+        """Compare calls in new processes, for ``None`` those that the plan chooses; yield each that was compared.
+
+        Where one process dies, two others go on with the next call.
+        """
+        left_s, deaths = self.plan.budget_s / 2, 0
+        while labels is None or (labels and left_s > 0 and deaths < MOST_DEATHS):
+            with self._pair(outcome) as pair:
+                labels = self._chosen(pair, outcome) if labels is None else labels
+                before = deaths
+                for label in pair.walk(labels):
+                    labels = labels[labels.index(label) + 1 :]
+                    seconds, started = max(left_s / (2 if labels else 1), LEAST_S), time.monotonic()
+                    deaths += not self._compare(pair, label, number, seconds, file)
+                    left_s -= time.monotonic() - started
+                    yield label
+                    if left_s <= 0 or deaths > before:
+                        break
+                else:
+                    outcome.errors |= {side: at["error"] for side, at in pair.at.items() if at["error"]}
+                    for side, at in pair.at.items():
+                        calls = pair.calls(side)
+                        known = {outcome.calls.index(calls[int(of)]): why for of, why in at["refused"].items()}
+                        outcome.refused.setdefault(side, {}).update(known)
+                    return
+
+    @contextmanager
+    def _pair(self, outcome: Outcome) -> Iterator[_Pair]:
+        """Start the processes of both releases, and end them after the block."""
+        with ExitStack() as stack:
+            workers = {}
+            for side, own in self.plan.sides.items():
+                plan = replace(self.plan, sides={HEAD: own}, packages=(), served=True)
+                words, folder = [spelled(plan)], Path(own.root)
+                workers[side] = Watched("lockstep.scripts.worker", words, self.silence_s, folders=[folder])
+                workers[side].say = self.say
+                stack.callback(workers[side].close, 1.0)
+            found = {}
+            for side, worker in workers.items():
+                try:
+                    ready = worker.started()
+                    found[side] = worker.wait("found")
+                except WorkerDied as died:
+                    raise _Died(side, died.how) from died
+            outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}
+            yield _Pair(workers, found)
+
+    def _chosen(self, pair: _Pair, outcome: Outcome) -> list[Label]:
+        """Return the calls to compare; tell of those that one release alone makes."""
+        calls = {side: pair.calls(side) for side in pair.workers}
+        outcome.calls = calls[HEAD]
+        outcome.errors = {side: found["errors"][HEAD] for side, found in pair.found.items() if found["errors"][HEAD]}
+        for side, other in ((HEAD, BASE), (BASE, HEAD)):
+            selected = [calls[side][number] for number in self.plan.selected(calls[side])]
+            for label in selected if not outcome.errors.get(other) else ():
+                if label not in calls[other]:
+                    what: Any = "new" if side == HEAD else "removed"
+                    verdict = Verdict(self._key(label), what, f"the script makes no such call with {self.names[other]}")
+                    if side == HEAD:
+                        outcome.verdicts[calls[HEAD].index(label)] = verdict
+                    else:
+                        outcome.extra.append(verdict)
+        done = tuple(number for number, label in enumerate(calls[HEAD]) if label not in calls[BASE])
+        chosen = sorted(replace(self.plan, done=done, least_s=2 * LEAST_S).chosen(calls[HEAD]))
+        least = max(self.plan.min_effect, LEAST)
+        self._test = Test(least, 1 - self.plan.confidence, max(1, len(chosen)), max(MOST_SAME, least))
+        return [calls[HEAD][number] for number in chosen]
+
+    def _compare(self, pair: _Pair, label: Label, number: int, seconds: float, file: Path) -> bool:
+        """Add measurements to a call's trial until it is decided or the time is up; return whether both processes live.
+
+        Args:
+            number: 0 in the first pass, 1 in the second.
+            file: where base writes its outputs.
+        """
+        trial, deadline = (
+            self._trials.setdefault(label, Trial(self._test, "pairs of epochs")),
+            time.monotonic() + seconds,
+        )
+        self._places[label] = tuple(pair.at[HEAD]["place"])
+        try:
+            trial.refusal = self._checked(pair, label, file)
+            while not trial.over and len(trial.passes) == number + 1:
+                if trial.count and time.monotonic() > deadline:
+                    break
+                order = (BASE, HEAD) if trial.count % 2 else (HEAD, BASE)
+                records = {side: record_from(pair.ask(side, "record", time=True)["record"]) for side in order}
+                times = {side: record.latency.value for side, record in records.items() if record.latency}
+                if len(times) == 2:
+                    trial.add(Measured(times[BASE], times[HEAD]))
+                else:
+                    errors = {side: record.reason for side, record in records.items() if not record.latency}
+                    trial.refusal = self._refusal(label, errors)
+        except _Died as died:
+            trial.refusal = self._refusal(label, {died.side: str(died)})
+            return False
+        return True
+
+    def _checked(self, pair: _Pair, label: Label, file: Path) -> Verdict | None:
+        """Return the verdict on a call that a release cannot run or whose result is wrong; ``None`` on others."""
+        file.unlink(missing_ok=True)
+        outputs = {side: pair.ask(side, "output", output=str(file)) for side in (BASE, HEAD)}
+        if errors := {side: output["error"] for side, output in outputs.items() if output["error"]}:
+            return self._refusal(label, errors)
+        base, head = outputs[BASE], outputs[HEAD]
+        if not base["count"] and not head["count"]:
+            self._notes[label] = "results not checked: the timed call returns nothing"
+        elif head["wrong"] and base["inputs"] != head["inputs"]:
+            self._notes[label] = "the releases drew other inputs, so the outputs were not compared"
+        elif head["wrong"] and pair.ask(BASE, "output", output=str(file))["wrong"]:
+            self._notes[label] = "its output changes from call to call, so it was not compared"
+        elif head["wrong"]:
+            return Verdict(self._key(label), "failed", f"wrong: {head['wrong']}")
+        return None
+
+    def _refusal(self, label: Label, errors: Mapping[str, str]) -> Verdict:
+        """Return the verdict on a call that a release cannot run; ``errors`` say why, by side."""
+        side = HEAD if HEAD in errors else BASE
+        reason = f"{self.names[side]}: {errors[side]}"
+        if side == HEAD:
+            return Verdict(self._key(label), "failed", reason, in_base=BASE in errors)
+        return Verdict(self._key(label), "new", f"nothing to compare with, {reason}")
+
+    def _give(self, label: Label, outcome: Outcome) -> int:
+        number, trial = outcome.calls.index(label), self._trials[label]
+        verdict = trial.verdict(self._key(label))
+        reason = "; ".join(filter(None, (verdict.reason, self._notes.get(label, ""))))
+        file, line = self._places.get(label, ("", 0))
+        outcome.verdicts[number] = replace(verdict, reason=reason, file=file, line=line)
+        return number
+
+    def _key(self, label: Label) -> SeriesKey:
+        return SeriesKey(self.plan.suite, label[1], label[0], "warm")
