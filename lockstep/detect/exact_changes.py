@@ -24,9 +24,8 @@ ROUNDING = 2.0**-24
 #: Log of the factor by which an error must lie outside the range of the errors since the last change.
 STEP = math.log(1.6)
 
-#: Number of consecutive checks with equal bits after which a variant counts as deterministic again. It exceeds one,
-#: because two calls of a nondeterministic variant may give equal bits by chance.
-AGREEING = 8
+#: Chance below which equal bits in a row are no coincidence: the variant is deterministic again.
+BY_CHANCE = 0.01
 
 #: Stands for a count of zero, which has no logarithm, so that a change from or to zero has a finite size.
 _ZERO = 0.5
@@ -83,19 +82,24 @@ def _outside(value: float, level: list[float]) -> bool:
 def determinism_changes(same: Floats) -> tuple[Change, ...]:
     """Return the changes at which a variant became nondeterministic, or deterministic again.
 
+    Two calls of a nondeterministic variant may give equal bits by chance: with (equal checks + 1) / (checks + 2), as
+    Laplace's rule of succession estimates from the checks since it became nondeterministic.
+
     Args:
         same: float64 [checks], 1 if two calls gave the same bits, else 0; oldest first.
     """
     spans: list[tuple[int, int, bool]] = []
-    now, agreeing = bool(same[0]) if len(same) else True, 0
+    now, agreeing, checks, equals = bool(same[0]) if len(same) else True, 0, 0, 0
     for index, equal in enumerate(same.tolist()):
-        agreeing = agreeing + 1 if equal else 0
-        if now and not equal:
-            now = False
-            spans.append((index, index, now))
-        elif not now and agreeing == AGREEING and index >= AGREEING:
-            now = True
-            spans.append((index - AGREEING + 1, index, now))
+        if not equal:
+            if now and index:
+                spans.append((index, index, False))
+            now, checks, equals, agreeing = False, checks + agreeing + 1, equals + agreeing, 0
+        elif not now:
+            agreeing += 1
+            if ((equals + 1) / (checks + 2)) ** agreeing < BY_CHANCE:
+                spans.append((index - agreeing + 1, index, True))
+                now, agreeing, checks, equals = True, 0, 0, 0
     size = math.log(2.0)
     return tuple(
         _change(index, reported_at, size if after else -size, 0.0 if after != now else size if after else -size)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.detect.exact_changes import AGREEING, determinism_changes, error_changes
+from lockstep.detect.exact_changes import determinism_changes, error_changes
 
 
 def found(errors):
@@ -50,8 +50,10 @@ def test_a_level_that_is_back_leaves_nothing():
         ([1, 1, 0, 0], [(2, 2, "worse")]),
         ([0, 1, 0, 1, 1, 0], []),
         ([1, 0, 1, 0, 1], [(1, 1, "worse")]),
-        ([1, 0, *[1] * AGREEING], [(1, 1, "worse"), (2, AGREEING + 1, "better")]),
-        ([0, *[1] * AGREEING], [(1, AGREEING, "better")]),
+        ([1, 0, *[1] * 5], [(1, 1, "worse"), (2, 6, "better")]),
+        ([0, *[1] * 5], [(1, 5, "better")]),
+        ([1, 0, 0, 0, 0, 1, 1, 1], [(1, 1, "worse"), (5, 7, "better")]),
+        ([1, *[0, 1] * 20, 1, 1, 1, 1, 1], [(1, 1, "worse")]),
         ([], []),
     ],
 )
