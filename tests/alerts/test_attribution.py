@@ -177,7 +177,7 @@ def same_work(quantity):
     return sides("work", "ab12", "ab12", series=series(quantity=quantity))
 
 
-@pytest.mark.parametrize("quantity", ["latency", "speedup", "behind", "energy"])
+@pytest.mark.parametrize("quantity", ["latency", "speedup", "behind", "energy", "error"])
 def test_the_same_work_of_the_gpu_is_noise(quantity):
     cause = cause_of(same_work(quantity))
     assert (cause.kind, cause.sentence) == ("noise", "the GPU got the same work before and after")

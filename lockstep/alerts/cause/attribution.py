@@ -43,6 +43,9 @@ _LEFT = 0.25
 #: A move must exceed this many of its standard deviations to explain a step.
 _SURE = 3.0
 
+#: Quantities that the work of the GPU decides. An error does not change with it either: its inputs are drawn anew.
+_OF_WORK = OF_GPU | {"error"}
+
 _VERSIONS = "versions of packages"
 
 #: Relative difference up to which a ratio differs between GPUs of one model, measured on four H200.
@@ -117,7 +120,7 @@ def _clock(step: Step) -> Cause | None:
 
 
 def _same_work(step: Step) -> Cause | None:
-    if not step.before.work or step.before.work != step.after.work or step.change.series.quantity not in OF_GPU:
+    if not step.before.work or step.before.work != step.after.work or step.change.series.quantity not in _OF_WORK:
         return None
     same = Evidence("work of the GPU", "unchanged", "unchanged")
     return Cause("noise", "the GPU got the same work before and after", (same,))
