@@ -70,7 +70,7 @@ class CommitWorker:
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
         #: Times of the worker's controls so far, as ``lockstep.record.model.Provenance`` describes them.
-        self.controls: Mapping[str, Mapping[str, float | str]] = {}
+        self.controls: Mapping[str, Mapping[str, float | str | None]] = {}
 
     @property
     def host(self) -> Mapping[str, str]:

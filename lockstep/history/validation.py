@@ -71,15 +71,9 @@ def read_json(path: Path) -> Any:
         raise Unreadable(f"the file is not JSON ({error})", "the file is not JSON") from error
 
 
-def name(text: Any) -> str:
-    """Return ``text`` if it may serve as a name: printable and short, because names go into pages and addresses.
-
-    Raises:
-        Unreadable: the text is not printable, is too long, or is not a text.
-    """
-    if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
-        raise Unreadable(f"{text!r:.60} is not a name: names are short and printable", "a value is not a name")
-    return text
+def is_name(text: str) -> bool:
+    """Return whether a text may serve as a name: printable and short, because names go into pages and addresses."""
+    return len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def short_name(text: str) -> str:
@@ -89,13 +83,6 @@ def short_name(text: str) -> str:
         return printable
     mark = blake2b(printable.encode(), digest_size=4).hexdigest()
     return f"{printable[: LONGEST_NAME - 10]}…{mark}"
-
-
-def words(text: Any) -> str:
-    """Return free text from a file, cut off after 2000 characters; "" for a value that is not text."""
-    if not isinstance(text, str):
-        return ""
-    return text[:2000].encode("utf-8", "replace").decode("utf-8")
 
 
 def finite(value: Any) -> float | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 #: extra alone lists the shared packages.
 EXTRAS = {
     "gpu": {"torch", "triton"},
-    "history": {"apprise", "duckdb", "pydantic", "sqlalchemy"},
+    "history": {"apprise", "duckdb", "sqlalchemy"},
     "dashboard": {
         *("dash", "dash_ag_grid", "dash_mantine_components", "flask", "flask_limiter"),
         *("plotly", "prometheus_client", "waitress"),

@@ -8,26 +8,18 @@ always replaced as a whole, so a reader never sees a part of it.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lockstep.record.model import (
-    SCHEMA_VERSION,
-    Accuracy,
-    Clocks,
-    Code,
-    CostEstimate,
-    Estimate,
-    GpuShare,
-    Kernel,
-    Provenance,
-    Record,
-)
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from lockstep.record.model import SCHEMA_VERSION, Provenance, Record
 from lockstep.record.shared_fields import json_line, lines_of, rows_of
 
 #: End of the name of every provenance file.
@@ -83,7 +75,7 @@ def newest_record(results: Path, machine: str = "*") -> tuple[str, str]:
     for path in results.glob(f"{machine}/*{SUFFIX}"):
         try:
             with path.open(encoding="utf-8") as file:
-                first = json.loads(file.readline())
+                first = from_json(file.readline())
             newest = max(newest, (first["recorded_at"], first["harness"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # whoever needs the records of the file reports what is wrong
@@ -91,82 +83,91 @@ def newest_record(results: Path, machine: str = "*") -> tuple[str, str]:
 
 
 def read_records(path: Path) -> tuple[Provenance, list[Record]]:
-    """Return the provenance and the records of a provenance file.
-
-    If several GPUs measured a series, the record that counts comes last. Unknown fields of a line are ignored, because
-    a newer version of Lockstep may have added them. Missing fields get their defaults.
+    """Return the provenance and the records of a provenance file, see ``read_file``.
 
     Raises:
-        RecordError: the file is not UTF-8, not JSON, incomplete or of a newer schema, or the structure or identity of a
-            line has a wrong type. Numbers and notes are not checked.
+        RecordError: the file or one of its records cannot be read.
         FileNotFoundError: the file does not exist.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path} is not UTF-8 text ({error}); delete it and measure again") from error
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
+    provenance, records, faults = read_file(path)
+    if faults:
+        raise RecordError(f"{path}, {faults[0]}; delete the file and measure again")
+    return provenance, records
+
+
+def read_file(path: Path) -> tuple[Provenance, list[Record], list[str]]:
+    """Return the provenance of a provenance file, the records that can be read, and the fault of each other record.
+
+    If several GPUs measured a series, the record that counts comes last. Unknown fields of a line are ignored, because
+    a newer version of Lockstep may have added them. Missing fields get their defaults. After a line that is not JSON,
+    records up to the next shared fields are left out, because it may have held theirs.
+
+    Raises:
+        RecordError: the file is of a newer schema, or its first line is not a provenance.
+        FileNotFoundError: the file does not exist.
+    """
+    first, *lines = path.read_bytes().splitlines() or [b""]
+    provenance = _provenance_from(first, path)
+    rows, records, faults = [], [], []
+    for number, line in enumerate(lines, 2):
         try:
-            row = json.loads(line)
+            rows.append((number, _object(line)))
         except ValueError as error:
-            raise RecordError(
-                f"{path}, line {number}: not JSON ({error}); delete the file and measure again"
-            ) from error
-        if not isinstance(row, dict):
-            raise RecordError(
-                f"{path}, line {number}: expected an object, got {type(row).__name__}; delete it and measure again"
-            )
-        rows.append(row)
-    if not rows:
-        raise RecordError(f"{path} is empty; delete it and measure again")
-    schema = rows[0].get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA_VERSION:
-        raise RecordError(
-            f"{path} has schema {schema!r}; this version of lockstep reads up to {SCHEMA_VERSION}: update it"
-        )
+            faults.append(f"line {number}: {error}")
+            rows.append((number, {"common": None}))
+    for number, row in rows_of(rows):
+        try:
+            records.append(record_from(row))
+        except ValidationError as error:
+            faults.append(f"line {number}: {_fault(error)}")
+    return provenance, sorted(records, key=lambda record: record.rank) if provenance.gpus else records, faults
+
+
+def _provenance_from(line: bytes, path: Path) -> Provenance:
     try:
-        provenance = Provenance(**_known(Provenance, rows[0]))
-        gpus = {uuid: GpuShare(**_known(GpuShare, share)) for uuid, share in rows[0].get("gpus", {}).items()}
-        provenance = replace(provenance, gpus=gpus)
-        _demand(str, rows[0], "commit", "machine", "recorded_at")
-        _demand(dict, rows[0], "host")
-        records = [record_from(row) for row in rows_of(rows[1:])]
-        return provenance, sorted(records, key=lambda record: record.rank) if gpus else records
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise RecordError(
-            f"{path}: a field is missing or of the wrong type ({error}); delete the file and measure again"
-        ) from error
+        row = _object(line)
+        schema = row.get("schema")
+        if isinstance(schema, int) and schema <= SCHEMA_VERSION:
+            return _provenances().validate_python(row)
+    except ValueError as error:
+        raise RecordError(f"{path}, line 1: {_fault(error)}; delete the file and measure again") from error
+    raise RecordError(f"{path} has schema {schema!r}; this version of lockstep reads up to {SCHEMA_VERSION}: update it")
 
 
-def record_from(row: dict[str, Any]) -> Record:
-    """Return a record from its JSON object. Unknown fields are ignored."""
-    known = _known(Record, row)
-    _demand(str, row, "suite", "variant", "case", "l2", "state", "version")
-    for name in ("latency", "speedup"):
-        known[name] = Estimate(**_known(Estimate, known[name])) if known.get(name) else None
-    costs = known.get("costs") or {}
-    known["costs"] = {name: CostEstimate(**_known(CostEstimate, row)) for name, row in costs.items()}
-    known["accuracy"] = Accuracy(**_known(Accuracy, known["accuracy"])) if known.get("accuracy") else None
-    clocks = _known(Clocks, known.get("clocks") or {})
-    known["clocks"] = Clocks(**{**clocks, "reasons": tuple(clocks.get("reasons", ()))})
-    for name in ("latency_samples", "speedup_samples"):
-        known[name] = tuple(float(sample) for sample in known.get(name, ()))
-    known["code"] = _code_from(known["code"]) if known.get("code") else None
-    return Record(**known)
+def _object(line: bytes) -> dict[str, Any]:
+    """Return the object of a line.
+
+    Raises:
+        ValueError: the line is not JSON, or it or its shared fields are not an object.
+    """
+    row = from_json(line)
+    if not isinstance(row, dict) or not all(isinstance(row.get(name, {}), dict) for name in ("kernels", "common")):
+        raise ValueError(f"expected an object, got {line.decode('utf-8', 'replace')[:40]}")
+    return row
 
 
-def _code_from(row: dict[str, Any]) -> Code:
-    kernels = tuple(Kernel(**_known(Kernel, kernel)) for kernel in row.get("kernels", ()))
-    return Code(**{**_known(Code, row), "kernels": kernels})
+def record_from(row: Mapping[str, Any]) -> Record:
+    """Return a record from its JSON object. Unknown fields are ignored.
+
+    Raises:
+        pydantic.ValidationError: a field is missing or has a wrong type.
+    """
+    return _records().validate_python(row)
 
 
-def _demand(kind: type, row: dict[str, Any], *names: str) -> None:
-    for name in names:
-        if not isinstance(row[name], kind):
-            raise TypeError(f"{name} is {row[name]!r}")
+@cache
+def _provenances() -> TypeAdapter[Provenance]:
+    return TypeAdapter(Provenance)
 
 
-def _known(kind: type, row: dict[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in row.items() if name in names}
+@cache
+def _records() -> TypeAdapter[Record]:
+    return TypeAdapter(Record)
+
+
+def _fault(error: ValueError) -> str:
+    """Return what is wrong, with the name of the field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

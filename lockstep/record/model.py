@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 #: Version of the provenance file's layout. A reader refuses a newer version instead of guessing its meaning.
 SCHEMA_VERSION = 2
@@ -11,6 +14,9 @@ SCHEMA_VERSION = 2
 #: Appended to a variant's name for the second arm of an A/A comparison.
 TWIN = "~again"
 
+
+#: A fact of the host. Some stored files have a number, such as the version of cuBLAS.
+Fact = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 #: The states of a record.
 STATES = ("ok", "na", "failed")
@@ -237,10 +243,10 @@ class GpuShare:
         recorded_at, harness, controls, spent_s: as in ``Provenance``.
     """
 
-    host: Mapping[str, str]
+    host: Mapping[str, Fact]
     recorded_at: str
     harness: str
-    controls: Mapping[str, Mapping[str, float | str]]
+    controls: Mapping[str, Mapping[str, float | str | None]]
     spent_s: Mapping[str, float]
 
 
@@ -273,8 +279,8 @@ class Provenance:
     recorded_at: str
     harness: str
     clock_state: str
-    host: Mapping[str, str]
-    controls: Mapping[str, Mapping[str, float | str]]
+    host: Mapping[str, Fact]
+    controls: Mapping[str, Mapping[str, float | str | None]]
     protocol: int
     schema: int = SCHEMA_VERSION
     spent_s: Mapping[str, float] = field(default_factory=dict)

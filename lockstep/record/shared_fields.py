@@ -45,21 +45,21 @@ def lines_of(records: Iterable[Record], blank: Record) -> Iterator[str]:
         yield own_lines
 
 
-def rows_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield each record as a complete JSON object, with the shared fields and kernels of the lines put back.
+def rows_of(lines: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each record as a complete JSON object, with shared fields and kernels put back, after its line number.
 
-    Raises:
-        KeyError, TypeError, ValueError: a record names an unknown kernel, or a line has a wrong form.
+    Args:
+        lines: the lines and their numbers, without the provenance. Records after ``{"common": None}`` are left out.
     """
     kernels: dict[str, Any] = {}
-    common: dict[str, Any] = {}
-    for row in lines:
+    common: dict[str, Any] | None = {}
+    for number, row in lines:
         if "kernels" in row:
-            kernels.update(row["kernels"])
+            kernels |= row["kernels"]
         elif "common" in row:
-            common = dict(row["common"])
-        else:
-            yield _resolved({**common, **row, **_parted(common, row)}, kernels)
+            common = row["common"]
+        elif common is not None:
+            yield number, _resolved({**common, **row, **_parted(common, row)}, kernels)
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -102,14 +102,16 @@ def _rest(row: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parted(common: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {PARTED: {**common[PARTED], **row[PARTED]}} if PARTED in common and PARTED in row else {}
+    shared, own = common.get(PARTED), row.get(PARTED)
+    return {PARTED: shared | own} if isinstance(shared, dict) and isinstance(own, dict) else {}
 
 
 def _resolved(row: dict[str, Any], kernels: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the facts of kernels in the place of their ids. A wrong form stays, and ``record_from`` refuses it."""
     code = row.get("code")
-    if not code or not code.get("kernels"):
+    if not isinstance(code, dict) or not isinstance(code.get("kernels"), list):
         return row
-    facts = [kernels[kernel] if isinstance(kernel, str) else kernel for kernel in code["kernels"]]
+    facts = [kernels.get(kernel, kernel) if isinstance(kernel, str) else kernel for kernel in code["kernels"]]
     return {**row, "code": {**code, "kernels": facts}}
 
 

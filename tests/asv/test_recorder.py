@@ -275,7 +275,7 @@ def test_corrupt_files_are_kept_and_measuring_goes_on(make, path):
         assert len(kept) == number
         assert kept[-1].read_text() == text
         assert len(read_records(path)[1]) == 3
-        assert "not JSON" in make.said[-1]
+        assert "line 1: key must be a string" in make.said[-1]
         assert f"renamed to {kept[-1].name}" in make.said[-1]
 
 

@@ -195,7 +195,7 @@ def test_texts_and_numbers_that_the_cache_cannot_hold(tmp_path):
     path = write_measurement(tmp_path / "results", [record()])
     beside = path.with_name(path.name.replace(".json", ".provenance.jsonl"))
     head, *lines = beside.read_text().splitlines()
-    broken = json.loads(head) | {"protocol": 10**400, "host": {"\ud800": "\ud800"}, "controls": {"\ud800": {}}}
+    broken = json.loads(head) | {"protocol": 10**400, "host": {"\0": "\x1b"}, "controls": {"\0": {"rate": 1e300}}}
     beside.write_text("\n".join([json.dumps(broken), *lines]))
     folder = tmp_path / "results" / b"\xff".decode("utf-8", "surrogateescape")
     folder.mkdir()
@@ -203,4 +203,4 @@ def test_texts_and_numbers_that_the_cache_cannot_hold(tmp_path):
     (folder / "machine.json").write_text("{}")
     for _ in range(2):  # the cache is written, and read by another process
         results = Store.open(tmp_path / "results", cache=tmp_path / "cache").current()
-        assert results.at(COMMIT)[0].run.host == {"?": "?"}
+        assert results.at(COMMIT)[0].run.host == {"\0": "\x1b"}

@@ -233,17 +233,25 @@ def test_broken_provenance_leaves_asvs_number(tmp_path, breaking):
     assert str(tmp_path) not in problem.what
 
 
-def test_odd_numbers_in_a_record_are_left_out_one_by_one(tmp_path):
-    path = write_measurement(tmp_path, [record()])
-    odd = {"flops": "many", "bytes": -5, "floor_s": float("inf"), "mde": [], "note": 7, "started_at": 3}
-    lines(lambda rows: rows[1].update(odd) or rows[0].update(controls=[1], clock_state={}))(
-        path.with_name(path.name.replace(".json", ".provenance.jsonl"))
-    )
+def test_what_is_wrong_with_a_record_is_told_by_line_and_field_and_the_others_are_read(tmp_path):
+    variants = ("best", "torch", "cublas", "triton")
+    path = write_measurement(tmp_path, [record(variant=variant, work=variant) for variant in variants])
+    beside = path.with_name(path.name.replace(".json", ".provenance.jsonl"))
+    head, common, *own = beside.read_text().splitlines()
+    odd = {"bytes": -5, "floor_s": 1e300, "mde": 1e-300, "started_at": "3"}
+    own = [json.dumps(json.loads(own[0]) | odd), json.dumps(json.loads(own[1]) | {"note": 7}), own[2][:-9], own[3]]
+    beside.write_text("\n".join([head, common, *own[:2], common, own[3], own[2]]))
     results = read(tmp_path)
-    assert results.problems == ()
-    [row] = every_row(results)
-    assert (row.flops, row.bytes, row.floor_s, row.mde, row.note, row.bound) == (0.0, 0.0, None, None, "", "")
-    assert (row.state, row.latency.value, results.runs[0].clock_state) == ("ok", 5e-6, "")
+    assert {problem.what.partition(":")[0] for problem in results.problems} == {"line 4", "line 7"}
+    assert "line 4: note: Input should be a valid string" in [problem.what for problem in results.problems]
+    rows = {row.variant: row for row in every_row(results)}
+    assert [rows[variant].state for variant in variants] == ["ok", "bare", "bare", "ok"]
+    row = rows["best"]
+    assert (row.bytes, row.floor_s, row.mde, row.latency.value) == (0.0, None, None, 5e-6)
+    # After a line that is not JSON, it is not known which fields records share.
+    beside.write_text("\n".join([head, common[:-9], *own]))
+    rows = {row.variant: row for row in every_row(read(tmp_path))}
+    assert [rows[variant].state for variant in variants] == ["bare"] * 4
 
 
 def test_links_pipes_and_strays_are_named(tmp_path):
