@@ -150,7 +150,7 @@ def body(
         ("Time", time_beside(results, alert)),
         ("95 % interval", story.interval),
         ("Measured", story.measured),
-        ("Best", story.best),
+        ("Best", [html.Code(text) if at % 2 else text for at, text in enumerate(story.best.split("`")) if text]),
         ("Last measured", _last_measured(results, alert)),
         ("Excused", alert.waiver.because if alert.waiver else ""),
         ("Same step", [part for other in same_step for part in _beside(other, alert)][1:]),
@@ -159,7 +159,7 @@ def body(
     parts: list[Any] = [html.H1(story.title, className="headline"), html.Dl(listed, className="card facts")]
     if source:
         copy = html.Button("Copy as Markdown", type="button", className="copy", title="The whole story of the alert")
-        parts.append(html.Div(copy, className="counts"))
+        parts.append(html.Div([copy, html.A("Act on this alert", href="#act", className="link")], className="counts"))
     if alert.members:
         keys = keys_by_name(results, alert.machine)
         parts += _charts(results, alert, _key_of(alert.members[0].series, keys), scheme, findings)

@@ -83,7 +83,7 @@ def form(security: RequestSecurity) -> Any:
         dmc.TextInput(
             id="alert-because",
             label="Reason or comment",
-            description="To acknowledge, resolve or reopen works without one.",
+            description="Acknowledge, Resolve and Reopen need none.",
             required=True,
             className="because",
         ),
@@ -102,6 +102,7 @@ def form(security: RequestSecurity) -> Any:
     ]
     alive: Any = {"aria-live": "polite"}
     return html.Div(
+        id="act",
         className="act",
         children=[
             html.Div(form, className="controls", hidden=not person),

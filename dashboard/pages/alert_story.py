@@ -33,6 +33,9 @@ _MOST_MEASURED = 30
 #: Value of the menu of sources for the whole range.
 _RANGE = "range"
 
+#: Number of changed lines up to which the source is shown unfolded.
+_FEW_LINES = 80
+
 #: Cache states that a history measures.
 _CACHES = ("cold", "warm")
 
@@ -151,7 +154,10 @@ def register_source(app: Dash, findings: Findings, service: AlertService) -> Non
 
 
 def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:
-    """Return a folded table for each file, both sides beside each other. Rows of one kind share a cell, to be fast."""
+    """Return a table for each file, both sides beside each other, folded if many lines differ.
+
+    Rows of one kind share a cell, to be fast.
+    """
     files: list[tuple[str, list[Any]]] = []
     changed: dict[str, int] = {}
     for (file, same), run in groupby(rows, lambda row: (row.file, row.same)):
@@ -167,7 +173,8 @@ def side_by_side(rows: Iterable[Row], before: str, after: str) -> Any:
             [
                 html.Summary([mono(file), f" {count(changed[file], 'line')}"]),
                 table(("", before, "", after), shown, file),
-            ]
+            ],
+            open=sum(changed.values()) <= _FEW_LINES,
         )
         if shown
         else html.P(mono(file))

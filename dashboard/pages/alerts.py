@@ -122,7 +122,9 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
     if message and not everything:
         # Nothing is known before the first analysis. That is different from knowing that nothing is open.
         return [html.P(message, className="failure", role="alert")] if failing else [waiting(message)]
-    counted = f"{count(page.total, 'alert')}, {page.slower} of them worse" if page.total else ""
+    counted = count(page.total, "alert") if page.total else ""
+    if page.slower < page.total:
+        counted += f", {page.slower} of them worse"
     if page.total > MOST:
         counted += f"; the first {MOST} are listed, the filters find the others"
     parts: list[Any] = [

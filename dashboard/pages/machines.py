@@ -193,7 +193,7 @@ def _section(health: MachineHealth, figure: Figure | None, turns: Sequence[Turn]
         before = health.commits[health.commits.index(turn.commit) - 1].hash
         href = link("/compare", bm=health.machine, bc=before, hm=health.machine, hc=turn.commit.hash)
         commit = html.Td([*commit_line(turn.commit), " ", dcc.Link("compare", href=href, className="link")])
-        rows += [[commit, *(html.Td(text or "–") for text in change)] for change in turn.changes]
+        rows += [[commit, *(html.Td(text or "–", className="nowrap") for text in change)] for change in turn.changes]
     heads = ("From commit", "Changed", "Before", "After")
     return [*parts, table(heads, rows, f"Toolchain and GPU of {health.machine}")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -216,7 +217,8 @@ def _sinces(results: Results, machine: str, since: str = "") -> list[dict[str, s
         dates = dates | {since: None}
     fixed = {"visit": "last visit or 7 days", "7d": "7 days before the newest", "all": "the first commit"}
     named = {commit.hash: f"{commit.short} {day(commit.date)} {commit.subject}".strip() for commit in commits}
-    dated = {date: f"{date}, its first minute" for date in sorted(dates, reverse=True)[:MOST_DATES]}
+    days = ((date, datetime.fromisoformat(date)) for date in sorted(dates, reverse=True)[:MOST_DATES])
+    dated = {date: f"before {begun:%a} {date}" for date, begun in days}
     return [{"value": value, "label": text} for value, text in (fixed | dated | named).items()]
 
 

@@ -163,7 +163,7 @@ def _largest(statuses: Statuses, alerts: OpenAlerts) -> list[Any]:
     told = (one.id for one in alerts.first if changes & {member.key for member in one.alert.members})
     href = next((link(f"/alert/{number}") for number in told), SeriesAddress(*key).link())
     parts.append(html.A(name, href=href, className="link"))
-    return [*parts, html.Span(f" at {key.case} {key.l2}".rstrip(), className="mono")] if key.case else parts
+    return [*parts, " at ", html.Span(key.case, className="mono"), f" {key.l2}".rstrip()] if key.case else parts
 
 
 def _place_of_largest(statuses: Statuses) -> int:

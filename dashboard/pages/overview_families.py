@@ -128,10 +128,11 @@ def _changes(members: Statuses) -> list[Any]:
         places = np.flatnonzero(members.are(verdict))
         if len(places):
             sizes = np.abs(members.worse[places])
-            sized = verdict != "failed" and not np.isnan(sizes).all()
-            largest = f" {change(float(members.moved[places[np.nanargmax(sizes)]]))}" if sized else " failed"
-            text = f"{SIGNS[verdict]} {len(places)}{largest if sized or verdict == 'failed' else ''} "
-            parts.append(html.Span(text, className=verdict))
+            text = f"{len(places)} failed" if verdict == "failed" else str(len(places))
+            if verdict != "failed" and not np.isnan(sizes).all():
+                largest = change(float(members.moved[places[np.nanargmax(sizes)]]))
+                text = largest if len(places) == 1 else f"{text} up to {largest}"
+            parts.append(html.Span(f"{SIGNS[verdict]} {text} ", className=verdict))
     return parts or [html.Span("–", className="dim")]
 
 

@@ -147,7 +147,10 @@ def grid_function(name: str) -> dict[str, str]:
 def columns(rows: RowTable) -> list[Column]:
     """Return the columns of the overview's table. Columns without any value in ``rows`` are hidden."""
     keys = rows.keys
-    family_width = min(max(116, round(7.4 * max((len(key.suite) for key in keys), default=0)) + 30), 220)
+    variants = any(key.variant for key in keys)
+    # Names of plain asv projects often differ only at their ends, and there is room without a column of variants.
+    widest = 220 if variants else 440
+    family_width = min(max(116, round(7.4 * max((len(key.suite) for key in keys), default=0)) + 30), widest)
     # Shapes often differ only at their ends, so the column fits the longest one, at 7.4 px a letter.
     case_width = min(max(150, round(7.4 * max((len(key.case) for key in keys), default=0)) + 24), 330)
     shapes = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
@@ -159,10 +162,10 @@ def columns(rows: RowTable) -> list[Column]:
         return number(field, header, width, hide=not np.isfinite(numbers).any(), **options)
 
     return [
-        text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink"),
+        text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink", tooltipField="family"),
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
         number("change", "Change %", 98, cellRenderer="Change"),
-        text("variant", "Variant", 112, cellClass="mono", hide=not any(key.variant for key in keys)),
+        text("variant", "Variant", 112, cellClass="mono", hide=not variants),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **shapes),
         text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),
         known("latency", "Latency µs", 102, cellRenderer="Interval"),

@@ -145,7 +145,8 @@ def test_the_source_before_and_after_is_read_when_it_is_asked_for(here, slower):
     text = words(shown("range").json["response"]["alert-source-rows"])
     assert here.commits[11][:8] in text
     assert "kernels/" in text
-    assert '"type": "Details"' in text, "folded"
+    assert '"type": "Details"' in text
+    assert '"open": true' in text, "few lines differ"
     assert shown(None).json["response"]["alert-source-rows"]["children"] == [], "the page has just been drawn"
     assert shown("range", 10**6).status_code == 400
     assert shown("HEAD").status_code == 400, "not a suspect"

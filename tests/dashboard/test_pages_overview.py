@@ -150,6 +150,11 @@ def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_ov
     assert "time_sort +20." in things
 
 
+def test_the_menu_names_the_weekday_before_which_a_commit_was_measured(shown):
+    labels = [one["label"] for one in overview._sinces(shown[0].current(), FAST, "2026-11-20")]
+    assert "before Fri 2026-11-20" in labels
+
+
 def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
     table = families(shown[0].current(), in_order(stand(shown)))
     [(family, row)] = cells(table).items()
@@ -158,7 +163,7 @@ def test_a_family_has_one_row_with_the_loudest_variant_of_each_shape(shown):
     assert all("linear triton" in tip and re.search(r"\+[67]\.\d %, slower", tip) for _, _, tip in row[:2])
     text = words(table)
     assert json.dumps("✕ 1 failed ") in text
-    assert json.dumps("▼ 2 +7.")[1:-1] in text
+    assert json.dumps("▼ 2 up to +7.")[1:-1] in text
     # The speedup is that of the best variants, the failed shape has none.
     assert '"1.40"' in text
     assert "data:image/svg+xml" in text
