@@ -34,7 +34,7 @@ from torch.compiler import is_compiling
 from triton.runtime import driver
 
 from kernels.call_plans.launcher import undisturbed
-from kernels.call_plans.recorder import UNPLANNED, Plan, Recorder
+from kernels.call_plans.recorder import UNPLANNED, Plan, Recorder, address_of
 from kernels.common import tables
 
 P = ParamSpec("P")
@@ -91,9 +91,10 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
             if not _find_tensors(values, form, tensors):
                 return function(*args, **kwargs)
             key = tuple(form)
+            addresses = list(map(address_of, tensors))
             for known in plans.get(key, ()):
-                if known.fits(tensors):
-                    result: Any = known.plan(tensors) if known.plan is not None else UNPLANNED
+                if known.fits(tensors, addresses):
+                    result: Any = known.plan(tensors, addresses) if known.plan is not None else UNPLANNED
                     return function(*args, **kwargs) if result is UNPLANNED else result
             return _first_call(function, args, kwargs, tensors, plans, key)
 
@@ -130,14 +131,18 @@ def _find_tensors(values: tuple[Any, ...], form: list[Any], tensors: list[torch.
     return True
 
 
+#: Says whether tensors, with their addresses, have the facts of known ones.
+_Fits = Callable[[Sequence[torch.Tensor], Sequence[int]], bool]
+
+
 class _Known(NamedTuple):
     """A call that was made before: whether tensors have the facts of its tensors, and its plan if it has one."""
 
-    fits: Callable[[Sequence[torch.Tensor]], bool]
+    fits: _Fits
     plan: Plan | None
 
 
-def _facts(tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[torch.Tensor]], bool]:
+def _facts(tensors: Sequence[torch.Tensor]) -> _Fits:
     """Return a function that says whether other tensors have the facts of these.
 
     torch's guards compare shape, strides, dtype, device, ``requires_grad`` and dispatch of each tensor, and that no
@@ -148,12 +153,12 @@ def _facts(tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[torch.Tensor]]
     """
     guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     check, device = guards.check, driver.active.get_current_device()
-    remainders = [tensor.data_ptr() & 15 for tensor in tensors]
+    remainders = [address_of(tensor) & 15 for tensor in tensors]
 
-    def fits(others: Sequence[torch.Tensor]) -> bool:
+    def fits(others: Sequence[torch.Tensor], addresses: Sequence[int]) -> bool:
         return (
             check(*others)
-            and [tensor.data_ptr() & 15 for tensor in others] == remainders
+            and [address & 15 for address in addresses] == remainders
             and driver.active.get_current_device() == device
         )
 

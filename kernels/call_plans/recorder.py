@@ -28,6 +28,12 @@ _aten = torch.ops.aten
 #: Allocates on the current GPU: shape, strides, dtype → tensor. ``torch.empty_strided`` takes three times as long.
 _allocate: Any = torch._C._dynamo.guards._empty_strided_cuda  # type: ignore[attr-defined]
 
+#: Views memory: tensor, shape, strides, offset in elements → tensor. ``Tensor.as_strided`` takes twice as long.
+_view: Any = torch._C._dynamo.guards._reinterpret_tensor  # type: ignore[attr-defined]
+
+#: The address of a tensor.
+address_of: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
+
 #: Operators that return new memory without content.
 _ALLOCATING = frozenset(
     {
@@ -48,7 +54,10 @@ _PRODUCTS: dict[Any, Callable[..., Any]] = {
 
 
 class View(NamedTuple):
-    """A view of the plan's tensor number ``root``, from element ``offset`` on; with ``shape`` None the whole tensor."""
+    """A view of the plan's tensor number ``root``, from element ``offset`` on; with ``shape`` None the whole tensor.
+
+    Autograd does not know that a view and the tensor share memory, as it does not know what a kernel writes.
+    """
 
     root: int
     shape: tuple[int, ...] | None = None
@@ -58,9 +67,7 @@ class View(NamedTuple):
     def of(self, roots: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the view."""
         root = roots[self.root]
-        if self.shape is None:
-            return root
-        return root.as_strided(self.shape, self.strides, root.storage_offset() + self.offset)
+        return root if self.shape is None else _view(root, self.shape, self.strides, self.offset)
 
 
 class _Product(NamedTuple):
@@ -79,6 +86,7 @@ class Plan:
     """The steps of a call. Tensors have numbers: those among the arguments, then ``buffers``, then ``fresh``.
 
     Attributes:
+        gpu: index of the GPU of all tensors.
         buffers: the key of each workspace, and the remainder of its address modulo 16.
         fresh: shape, strides and dtype of each tensor to allocate on the current device.
         kernels: the kernels that ``steps`` launch.
@@ -86,7 +94,7 @@ class Plan:
         returns: the type of a returned tuple or list; None if the call returns its only result.
     """
 
-    device: torch.device
+    gpu: int
     buffers: tuple[tuple[Any, int], ...]
     fresh: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     kernels: tuple[Any, ...]
@@ -94,8 +102,13 @@ class Plan:
     results: tuple[View, ...]
     returns: Callable[[list[torch.Tensor]], Any] | None
 
-    def __call__(self, tensors: list[torch.Tensor]) -> Any:
-        """Run the plan, or return ``UNPLANNED`` without a launch. ``tensors`` gets the further tensors of the plan."""
+    def __call__(self, tensors: list[torch.Tensor], addresses: list[int]) -> Any:
+        """Run the plan, or return ``UNPLANNED`` without a launch.
+
+        Args:
+            tensors: the tensors among the arguments. The further tensors of the plan are appended.
+            addresses: their addresses. Those of the further tensors are appended.
+        """
         for kernel in self.kernels:
             if kernel.pre_run_hooks:
                 return UNPLANNED
@@ -104,10 +117,11 @@ class Plan:
             if buffer is None or buffer.data_ptr() & 15 != alignment:
                 return UNPLANNED
             tensors.append(buffer)
+            addresses.append(address_of(buffer))
         for shape, strides, dtype in self.fresh:
-            tensors.append(_allocate(shape, strides, dtype))
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        stream = driver.active.get_current_stream(self.device.index)
+            tensors.append(tensor := _allocate(shape, strides, dtype))
+            addresses.append(address_of(tensor))
+        stream = driver.active.get_current_stream(self.gpu)
         for step in self.steps:
             if type(step) is _Product:
                 step.run(tensors)
@@ -206,7 +220,7 @@ class Recorder(TorchDispatchMode):
             raise Unsupported("an allocated tensor is not contiguous, not aligned, or on another GPU")
         self._roots += [*(buffer for _, buffer in buffers), *fresh]
         return Plan(
-            device,
+            device.index,
             tuple((key, buffer.data_ptr() & 15) for key, buffer in buffers),
             tuple((tuple(one.shape), one.stride(), one.dtype) for one in fresh),
             tuple(step.kernel for step in self._steps if isinstance(step, _Launched)),
