@@ -13,12 +13,12 @@ from lockstep.record.model import Record
 from lockstep.scripts.closure_arms import Namespace, arm_of, collected, why_not_captured
 from lockstep.scripts.compare_outputs import first_output, too_slow
 from lockstep.scripts.timed_call import TimedCall
-from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.arms.replays import settle
 from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Series, outcome_of
-from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted
 
 #: The name of the only arm.
@@ -83,15 +83,12 @@ class CallMeasurer:
     def _timed(self, call: TimedCall, epochs: int) -> tuple[Series, str]:
         reason = why_not_captured(arm_of(_ARM, call, self.namespace, host=False), self.device)
         arm = arm_of(_ARM, call, self.namespace, host=bool(reason))
-        series, per_call = Series(), dict[str, float]()
+        series = Series()
+        capturer = Capturer(self.device, self.pace.replay_s, self._trusted, alike=True)
         for number in range(epochs):
-            failures: dict[str, Exception] = {}
-            captured = capture_arms(
-                [arm], self.device, self.pace.replay_s, per_call, failures, self._trusted, lambda *_: None, alike=True
-            )
-            if failures:
-                raise failures[_ARM]
+            captured = capturer.capture([arm], lambda *_: None)
+            if capturer.failures:
+                raise capturer.failures[_ARM]
             settle([one.replay for one in captured], self.device, 0.0 if number else self.pace.warmup_s)
-            rounds = rounds_that_fit(captured, per_call, self.pace)
-            series.add(time_rounds(captured, rounds, self.device, self._chance, None)[_ARM])
+            series.add(time_rounds(captured, self.pace, self.device, self._chance)[_ARM])
         return series, f"timed from the host, not in a graph: {reason}" if reason else ""

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 from lockstep.record.model import TWIN
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.captured_arms import Captured, capture_arms
+from lockstep.timing.arms.captured_arms import Captured, Capturer
 from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.controls import Controls
 from lockstep.timing.cost_meters import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, rival_of, settled
-from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.stage_times import Stages
 
@@ -109,13 +109,10 @@ class Comparison:
 
     Attributes:
         source: provides and verifies the arms.
-        names: names of the arms.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
             ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.
-        plan: duration and precision.
         seed: seed of the order and the buffers.
-        stages: collects the seconds of each stage.
         reference_mhz: clock to which an arm's ratio is normalised, by arm; by default the arm's mean clock in this
             measurement, scaled as ``lockstep.timing.clock_correction`` says if the baseline has a reference clock.
         trusted: the original functions that measuring relies on; by default the currently loaded functions.
@@ -143,8 +140,8 @@ class Comparison:
         self._buffers, self._order = random.Random(self.seed), random.Random(self.seed)
         clocks, baseline = self.reference_mhz, self.reference_mhz.get(self.baseline)
         self._series = {name: Series((clocks.get(name), baseline), again=name.endswith(TWIN)) for name in self.names}
-        self._failures: dict[str, Exception] = {}
-        self._per_call: dict[str, float] = {}
+        self._capturer = Capturer(self.device, self.plan.replay_s, self.trusted)
+        self._failures = self._capturer.failures
         self._void_reasons: list[str] = []
         self._notes: dict[str, None] = {}
         # Number of epochs before the early verification.
@@ -192,15 +189,7 @@ class Comparison:
         """Draw the arms of an epoch and capture them."""
         arms = self.source.draw_arms(seed, list(self._series))
         with self.stages.stage("capture"):
-            captured = capture_arms(
-                arms,
-                self.device,
-                self.plan.replay_s,
-                self._per_call,
-                self._failures,
-                self.trusted,
-                self.source.listen,
-            )
+            captured = self._capturer.capture(arms, self.source.listen)
         for name in self._failures:
             self._series.pop(name, None)
         self.source.listen("time", "")
@@ -212,9 +201,8 @@ class Comparison:
             settle([arm.replay for arm in captured], self.device, self.plan.warmup_s)
             with self.stages.stage("controls"):
                 self._before = self.controls.take(self.device)
-        rounds = rounds_that_fit(captured, self._per_call, self.plan.pace)
         try:
-            timings = time_rounds(captured, rounds, self.device, self._order, self.source.restore)
+            timings = time_rounds(captured, self.plan.pace, self.device, self._order, self.source.restore)
         except Mistimed as error:
             # The failed arm's earlier epochs are dropped as well. The earlier epochs of the other arms count.
             culprit = next(arm.name for arm in captured if arm.replay is error.replay)

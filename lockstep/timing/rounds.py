@@ -8,7 +8,7 @@ replay depends on the replay before it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lockstep.timing.arms.captured_arms import Captured
@@ -40,20 +40,19 @@ class Pace:
     warmup_s: float
 
 
-def rounds_that_fit(captured: Sequence[Captured], per_call: Mapping[str, float], pace: Pace) -> int:
-    """Return the number of rounds of an epoch: ``pace.rounds``, or as many as its time allows."""
-    one_round = sum(per_call[arm.name] * arm.replay.calls for arm in captured)
-    return max(min(LEAST_ROUNDS, pace.rounds), min(pace.rounds, int(pace.epoch_s / one_round) - LEAD_ROUNDS))
-
-
 def time_rounds(
     captured: Sequence[Captured],
-    rounds: int,
+    pace: Pace,
     device: Device,
     chance: random.Random,
-    restore: Callable[[], None] | None,
+    restore: Callable[[], None] | None = None,
 ) -> dict[str, list[Timing]]:
-    """Return the seconds per call of each arm in each round. ``LEAD_ROUNDS`` rounds run first and do not count."""
+    """Return the seconds per call of each arm in each round: ``pace.rounds`` rounds, or as many as its time allows.
+
+    ``LEAD_ROUNDS`` rounds run first and do not count.
+    """
+    most = int(pace.epoch_s / sum(arm.seconds for arm in captured)) - LEAD_ROUNDS
+    rounds = max(min(LEAST_ROUNDS, pace.rounds), min(pace.rounds, most))
     order = list(captured)
     sequence: list[Captured] = []
     for number in range(LEAD_ROUNDS + rounds):

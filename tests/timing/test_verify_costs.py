@@ -8,6 +8,7 @@ from made_suites import make_suite
 
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
+from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.costs import behind, energy
 from lockstep.timing.costs.behind import Behind
 from lockstep.timing.costs.energy import Energy
@@ -43,17 +44,20 @@ class Placed(FakeDevice):
 
         return placed
 
-    def of_cost(self, capture_arms):
-        """Return ``capture_arms`` with replays that know that they belong to a cost."""
+    def capturer_of_cost(self, *arguments, **options):
+        """Return a capturer whose replays know that they belong to a cost."""
+        capturer = Capturer(*arguments, **options)
+        capture_arms = capturer.capture
 
-        def capture(*arguments, **options):
+        def capture(arms, listener):
             self.costly = True
             try:
-                return capture_arms(*arguments, **options)
+                return capture_arms(arms, listener)
             finally:
                 self.costly = False
 
-        return capture
+        capturer.capture = capture
+        return capturer
 
 
 class Busy:
@@ -84,7 +88,7 @@ def family(device, lazy_place):
 def measured(cost, lazy_place, monkeypatch):
     device, joules = Placed(), iter(range(10**9))
     for module in (behind, energy):
-        monkeypatch.setattr(module, "capture_arms", device.of_cost(module.capture_arms))
+        monkeypatch.setattr(module, "Capturer", device.capturer_of_cost)
     monkeypatch.setattr(energy, "TRAIN_S", 0.0)
     monkeypatch.setattr(behind, "fixed_kernel", lambda source, target: device.spend(1e-3))
     meter: dict = {}

@@ -9,19 +9,19 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median, median_low
 
 from lockstep.gate.case_verdict import Measured
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
-from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
 from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.device import Device, Timing
-from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted
 
 BASE, HEAD = "base", "head"
@@ -57,7 +57,6 @@ class PairTimer:
     Attributes:
         contenders: base and head, in this order.
         meter: measures a cost in place of the latency.
-        per_call: seconds per call by side; the first epoch fills it.
     """
 
     contenders: Sequence[Contender]
@@ -66,7 +65,9 @@ class PairTimer:
     trusted: Trusted
     listener: Callable[[str, str], None] = lambda stage, side: None
     meter: CostMeter | None = None
-    per_call: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.capturer = Capturer(self.device, self.pace.replay_s, self.trusted, alike=True)
 
     def epoch(self, buffers: Buffers, verify: Verify | None = None) -> Measured:
         """Measure one epoch: seconds per call, or joules per call for the energy.
@@ -90,16 +91,12 @@ class PairTimer:
         return of_fastest(timings, shared) if fastest else of_pairs(timings, shared)
 
     def _time(self, arms: Sequence[Arm], buffers: Buffers) -> tuple[dict[str, list[Timing]], Mapping[str, ArmReplay]]:
-        warmup_s = 0.0 if self.per_call else self.pace.warmup_s
-        failures: dict[str, Exception] = {}
-        captured = capture_arms(
-            arms, self.device, self.pace.replay_s, self.per_call, failures, self.trusted, self.listener, alike=True
-        )
-        _require_none(failures)
+        warmup_s = 0.0 if self.capturer.per_call else self.pace.warmup_s
+        captured = self.capturer.capture(arms, self.listener)
+        _require_none(self.capturer.failures)
         self.listener("time", "")
         settle([arm.replay for arm in captured], self.device, warmup_s)
-        rounds = rounds_that_fit(captured, self.per_call, self.pace)
-        timings = time_rounds(captured, rounds, self.device, random.Random(buffers.seed), buffers.restore)
+        timings = time_rounds(captured, self.pace, self.device, random.Random(buffers.seed), buffers.restore)
         return timings, {arm.name: arm.replay.once for arm in captured}
 
     def _meter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -26,78 +26,85 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Captured:
-    """An arm's name and its replay, which is long enough to be timed."""
+    """An arm's name, its replay, which is long enough to be timed, and roughly the seconds of the replay."""
 
     name: str
     replay: Repeated[ArmReplay]
+    seconds: float
 
 
-def capture_arms(
-    arms: Sequence[Arm],
-    device: Device,
-    replay_s: float,
-    per_call: dict[str, float],
-    failures: dict[str, Exception],
-    trusted: Trusted,
-    listener: Callable[[str, str], None],
-    *,
-    alike: bool = False,
-) -> list[Captured]:
-    """Capture for each arm a replay of at least ``replay_s`` seconds. An arm that fails is left out.
+@dataclass
+class Capturer:
+    """Captures the arms of each epoch.
 
-    Args:
-        arms: the arms of one epoch.
+    Attributes:
         replay_s: minimum length of a replay in seconds.
-        per_call: seconds per call, by arm; the first epoch fills it.
-        failures: receives the errors, by arm.
         trusted: the saved functions that timing relies on; checked for replacements after each arm.
-        listener: called with "capture" and the arm's name before the arm runs.
         alike: whether the arms are versions of one kernel. All replays then have the number of calls that suits the
             fastest arm, because the first call of a replay costs more in all of them; and equal allocations within
             calls get equal addresses.
-
-    Raises:
-        DeviceLost: an arm broke the device.
+        failures: the errors, by arm. An arm that failed is not captured again.
+        per_call: seconds per call, by arm; the arm's first epoch fills it.
     """
-    pool = _Pool(device)
-    held: list[Replay] = []  # must stay alive until the pool has other graphs
 
-    def attempt(arm: Arm, action: Callable[[], T]) -> T | None:
-        listener("capture", arm.name)
-        try:
-            return action()
-        except torch.cuda.OutOfMemoryError:
-            failures[arm.name] = MemoryError("out of memory while its calls were captured")
-            device.release()
-        except Exception as error:
-            if not device.healthy():
-                raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
-            failures[arm.name] = error if isinstance(error, _KNOWN) else RuntimeError(brief(error))
-        pool.renew()
-        return None
+    device: Device
+    replay_s: float
+    trusted: Trusted
+    alike: bool = False
+    failures: dict[str, Exception] = field(default_factory=dict)
+    per_call: dict[str, float] = field(default_factory=dict)
 
-    def probe(arm: Arm) -> None:
-        per_call[arm.name], replay = seconds_a_call(partial(arm.capture, device, pool.now), len(arm.calls), device)
-        held.append(replay)
+    def capture(self, arms: Sequence[Arm], listener: Callable[[str, str], None]) -> list[Captured]:
+        """Capture a replay of at least ``replay_s`` seconds for each arm of an epoch. An arm that fails is left out.
 
-    def capture(arm: Arm) -> Captured:
-        rotations, calls = partial(arm.capture, device, pool.now), len(arm.calls)
-        seconds = min(per_call.values()) if alike else per_call[arm.name]
-        repeated = Repeated(rotations(1), 1, calls) if arm.once else replay_of(rotations, calls, seconds, replay_s)
-        if not alike:  # whoever compares versions of a kernel checks once for all of them
-            trusted.require()
-        return Captured(arm.name, repeated)
+        Args:
+            listener: called with "capture" and the arm's name before the arm runs.
 
-    for arm in arms:
-        if arm.name not in per_call:
-            attempt(arm, partial(probe, arm))
-    usable = [arm for arm in arms if arm.name not in failures]
-    if alike and usable:
-        # Reserves the memory for outputs allocated within calls, so that all arms find it free. Otherwise the first arm
-        # would lay out the pool, and the others would fill its gaps.
-        rehearsal = attempt(usable[0], partial(usable[0].capture, device, pool.now, 2))
-        held += [rehearsal] if rehearsal else []
-    return [found for arm in usable if (found := attempt(arm, partial(capture, arm)))]
+        Raises:
+            DeviceLost: an arm broke the device.
+        """
+        pool = _Pool(self.device)
+        held: list[Replay] = []  # must stay alive until the pool has other graphs
+
+        def attempt(arm: Arm, action: Callable[[], T]) -> T | None:
+            listener("capture", arm.name)
+            try:
+                return action()
+            except torch.cuda.OutOfMemoryError:
+                self.failures[arm.name] = MemoryError("out of memory while its calls were captured")
+                self.device.release()
+            except Exception as error:
+                if not self.device.healthy():
+                    raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
+                self.failures[arm.name] = error if isinstance(error, _KNOWN) else RuntimeError(brief(error))
+            pool.renew()
+            return None
+
+        def probe(arm: Arm) -> None:
+            rotations = partial(arm.capture, self.device, pool.now)
+            self.per_call[arm.name], replay = seconds_a_call(rotations, len(arm.calls), self.device)
+            held.append(replay)
+
+        def capture(arm: Arm) -> Captured:
+            rotations, calls = partial(arm.capture, self.device, pool.now), len(arm.calls)
+            own_s = self.per_call[arm.name]
+            seconds = min(self.per_call.values()) if self.alike else own_s
+            once = arm.once
+            repeated = Repeated(rotations(1), 1, calls) if once else replay_of(rotations, calls, seconds, self.replay_s)
+            if not self.alike:  # whoever compares versions of a kernel checks once for all of them
+                self.trusted.require()
+            return Captured(arm.name, repeated, own_s * repeated.calls)
+
+        for arm in arms:
+            if arm.name not in self.per_call and arm.name not in self.failures:
+                attempt(arm, partial(probe, arm))
+        usable = [arm for arm in arms if arm.name not in self.failures]
+        if self.alike and usable:
+            # Reserves the memory for outputs allocated within calls, so that all arms find it free. Otherwise the first
+            # arm would lay out the pool, and the others would fill its gaps.
+            rehearsal = attempt(usable[0], partial(usable[0].capture, self.device, pool.now, 2))
+            held += [rehearsal] if rehearsal else []
+        return [found for arm in usable if (found := attempt(arm, partial(capture, arm)))]
 
 
 @dataclass

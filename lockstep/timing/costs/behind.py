@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
-from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
-from lockstep.timing.rounds import Pace, rounds_that_fit, time_rounds
+from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 
@@ -61,11 +61,8 @@ class Behind(CostMeter):
     the same round, is subtracted.
 
     Attributes:
-        device: the device that runs the arms.
-        pace: length of a usual epoch.
-        trusted: see ``lockstep.timing.epochs.Comparison``.
         kernels: calls of the fixed kernel; by default new ones.
-        alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
+        alike: see ``lockstep.timing.arms.captured_arms.Capturer``.
     """
 
     device: Device
@@ -74,11 +71,12 @@ class Behind(CostMeter):
     kernels: Sequence[BoundCall] = ()
     alike: bool = False
     name: str = field(default="behind", init=False)
-    _per_call: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._pace = replace(self.pace, replay_s=PART * self.pace.replay_s, rounds=min(ROUNDS, self.pace.rounds))
+        replay_s, failures = self._pace.replay_s, self._failures
+        self._capturer = Capturer(self.device, replay_s, self.trusted, self.alike, failures)
         self._kernels = tuple(self.kernels) or fixed_kernels(self.device)
         turn = itertools.cycle(self._kernels)
         self._kernel = lambda: next(turn)()
@@ -95,19 +93,15 @@ class Behind(CostMeter):
             DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
         """
         alone = Arm(_ALONE, self._kernels)
-        behind = [replace(arm, before=self._kernel) for arm in arms if arm.name not in self._failures]
-        per_call, failures, replay_s = self._per_call, self._failures, self._pace.replay_s
+        behind = [replace(arm, before=self._kernel) for arm in arms]
         try:
-            captured = capture_arms(
-                [alone, *behind], self.device, replay_s, per_call, failures, self.trusted, listener, alike=self.alike
-            )
+            captured = self._capturer.capture([alone, *behind], listener)
         except DeviceLost as lost:
             # The fixed kernel is correct, so an unknown arm broke the device before it.
             raise DeviceLost("" if lost.variant == _ALONE else lost.variant, lost.reason, lost.rule) from lost
         listener("time", "")
         try:
-            rounds = rounds_that_fit(captured, self._per_call, self._pace)
-            timings = time_rounds(captured, rounds, self.device, self._order, restore)
+            timings = time_rounds(captured, self._pace, self.device, self._order, restore)
         except Disqualified as error:
             # The rounds of the latency decide whether an arm broke a rule; here only the epoch is lost.
             self._failures.setdefault("", error)

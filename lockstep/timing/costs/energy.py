@@ -20,7 +20,7 @@ import torch
 
 from lockstep.gpu.nvml import find_gpu
 from lockstep.timing.arms.bound_arms import Arm
-from lockstep.timing.arms.captured_arms import capture_arms
+from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.cost_meters import CostMeter, Metered
 from lockstep.timing.device import Device, Replay, Timing
 from lockstep.timing.rounds import Pace
@@ -58,12 +58,6 @@ def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[
     """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
 
     If the GPU finishes all enqueued replays while the counter is read, the train starts again with twice as many.
-
-    Args:
-        replay: enqueues the calls.
-        calls: number of calls in a replay.
-        counter: reads the energy counter of the board.
-        new_mark: marks the end of the enqueued work.
 
     Raises:
         NoEnergy: the counter has no value, or does not change.
@@ -130,14 +124,7 @@ def cuda_counter() -> Counter | None:
 
 @dataclass
 class Energy(CostMeter):
-    """Measure the quantity ``energy`` of each arm: the joules that the board consumes per call.
-
-    Attributes:
-        device: the device that runs the arms.
-        pace: sets the length of a replay.
-        counter, new_mark: see ``run_train``.
-        trusted: see ``lockstep.timing.epochs.Comparison``.
-    """
+    """Measure the quantity ``energy`` of each arm: the joules that the board consumes per call."""
 
     device: Device
     pace: Pace
@@ -145,23 +132,17 @@ class Energy(CostMeter):
     new_mark: Callable[[], CudaMark]
     trusted: Trusted
     name: str = field(default="energy", init=False)
-    _per_call: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._capturer = Capturer(self.device, self.pace.replay_s, self.trusted, failures=self._failures)
 
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Measure the joules per call of each arm.
-
-        Raises:
-            DeviceLost: an arm broke the device.
-        """
+        """Measure the joules per call of each arm."""
         if restore is not None:
             self._failures |= {arm.name: NoEnergy("its calls write their inputs") for arm in arms}
-        measurable = [arm for arm in arms if arm.name not in self._failures]
-        replay_s = self.pace.replay_s
-        captured = capture_arms(
-            measurable, self.device, replay_s, self._per_call, self._failures, self.trusted, listener
-        )
+        captured = self._capturer.capture(arms, listener)
         joules = {}
         for arm in captured:
             listener("time", arm.name)

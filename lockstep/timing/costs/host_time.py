@@ -77,12 +77,7 @@ class CudaSpinner:
 
 @dataclass
 class HostTime(CostMeter):
-    """Measure the quantity ``host`` of each arm: the host's seconds per call.
-
-    Attributes:
-        device: the device that runs the calls.
-        spinner: keeps the device busy.
-    """
+    """Measure the quantity ``host`` of each arm: the host's seconds per call."""
 
     device: Device
     spinner: CudaSpinner
@@ -92,11 +87,7 @@ class HostTime(CostMeter):
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Measure the host's seconds per call of each arm, in its fastest batch.
-
-        Raises:
-            DeviceLost: an arm broke the device.
-        """
+        """Measure the host's seconds per call of each arm, in its fastest batch."""
         batches: dict[str, list[float]] = {arm.name: [] for arm in arms}
         for number in range(BATCHES):
             for arm in arms if number % 2 else reversed(arms):

@@ -46,12 +46,7 @@ class Meters:
         return "no GPU here that counts its energy" if cost == "energy" and self.counter is None else ""
 
     def new(self, cost: str, pace: Pace, trusted: Trusted, *, alike: bool = False) -> CostMeter:
-        """Return a new meter of a cost that this device can measure: "behind", "host" or "energy".
-
-        Args:
-            pace: length of a usual epoch.
-            alike: see ``lockstep.timing.arms.captured_arms.capture_arms``.
-        """
+        """Return a new meter of a cost that this device can measure: "behind", "host" or "energy"."""
         if cost == "host":
             assert self.spinner is not None
             return HostTime(self.device, self.spinner)
