@@ -49,12 +49,7 @@ class _Compared:
 
 
 class CompilePairs:
-    """Judges compile times. The compiling processes start on demand, and ``close`` ends them.
-
-    Args:
-        base, head: sources of the packages under test in the two versions.
-        benchmark_dir: folder of the current suites.
-    """
+    """Judges compile times. The compiling processes start on demand, and ``close`` ends them."""
 
     def __init__(self, base: Tree, head: Tree, benchmark_dir: Path) -> None:
         self._trees = {"base": base, "head": head}

@@ -18,7 +18,6 @@ class Coordinator:
     Args:
         setup: the code that workers import, and the settings of their measurements.
         silence_s: seconds without an event after which a worker counts as hung.
-        say: called with each line of progress.
 
     Attributes:
         machine: facts of the machine, with its clock state.

@@ -44,7 +44,6 @@ class Judge:
         imports, unchanged: what is known of the cases before measuring.
         coordinator, compile_pairs: measure latencies and costs, and compile times.
         seed: seed of the order and of the A/A cases.
-        say: called with each line of progress.
         verdicts: one verdict per case; cases that were not reached are unsure.
         aa_verdicts: verdicts of the A/A control.
         notes: cautions for readers of the report.

@@ -60,9 +60,7 @@ class Observers:
     """Worker processes that observe groups of cases; they start when the object is created.
 
     Args:
-        setup: the code that the workers import.
         silence_s: seconds without an event after which a worker counts as hung.
-        count: number of processes.
     """
 
     def __init__(self, setup: Setup, silence_s: float, count: int) -> None:

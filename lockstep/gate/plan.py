@@ -62,9 +62,7 @@ def select(
 
     Args:
         requested: labels of the requested cases, by suite; ``None`` for all cases of a suite.
-        on_cpu: whether the machine has no GPU.
         l2: a cache state, or "both".
-        variants: names of the variants; empty for all.
     """
     cases: dict[str, Sequence[str]] = {}
     for name, suite in suites.items():

@@ -27,7 +27,6 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
     """Lock the clocks until ``reset`` is called, even if this process ends. Undo a lock that does not hold.
 
     Args:
-        gpu: the GPU.
         target: MHz, or "base" for the rated clock.
         load: keeps this GPU busy; by default torch matrix products, if torch has CUDA.
         memory_mhz: MHz of the memory clock; ``None`` leaves the memory clock alone.
@@ -85,7 +84,6 @@ def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
     The memory clock and the persistence mode are restored if the recorded lock changed them.
 
     Args:
-        gpu: the GPU.
         force: reset even if the process that set the lock still runs.
 
     Returns:

@@ -33,7 +33,6 @@ class LockRecord:
         memory_mhz: the requested memory clock in MHz, or ``None``.
         persistence: whether persistence mode was on before the lock; ``None`` if unknown.
         kept: whether the lock is meant to outlive its process (``lockstep clocks lock``).
-        pid: the process that set the lock.
         pid_start: start time of that process in clock ticks since boot, because another process may reuse the pid.
         boot: boot id of the machine; a lock does not survive a boot.
         time: seconds since 1970-01-01 UTC.

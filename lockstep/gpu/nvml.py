@@ -62,10 +62,6 @@ class ClockSample:
     """One reading of a GPU's clocks, temperature and power. A value is ``None`` if the driver does not report it.
 
     Attributes:
-        sm_mhz: clock of the multiprocessors.
-        memory_mhz: clock of the memory.
-        temperature_c: temperature of the die.
-        power_w: power of the board.
         reasons: why the clock is not higher, in the words of ``REASONS``.
     """
 
@@ -231,10 +227,7 @@ class Gpu:
         """Change a setting, through sudo if NVML requires root.
 
         Args:
-            what: description of the change, for the message.
             sudo: nvidia-smi options. The first makes this change; the sudoers line in the message permits all of them.
-            call: the NVML function.
-            arguments: the function's arguments after the handle.
         """
         try:
             call(self._handle, *arguments)

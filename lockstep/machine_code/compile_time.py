@@ -25,10 +25,6 @@ class CompileClock(Session):
     """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it.
 
     Methods raise ``TracingFailed`` if the process does not start, or dies.
-
-    Args:
-        tree: sources of the packages under test.
-        benchmark_dir: folder of the current suites.
     """
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:

@@ -88,9 +88,6 @@ def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping
 class Reader(Session):
     """Returns the code that the cases of one tree run, from the cache, else from the session's process.
 
-    Args:
-        cases: labels of cases by suite; None for all cases.
-
     Attributes:
         key: digest of everything that decides the code of the cases.
     """

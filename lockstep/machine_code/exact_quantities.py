@@ -81,8 +81,6 @@ class QuantityChange:
     """One quantity that changed equally in some cases of a variant.
 
     Attributes:
-        quantity: name of the quantity, see ``lockstep.record.quantity``.
-        before, after: the values in base and in head.
         cases: cases with this change, all of one suite and variant.
     """
 

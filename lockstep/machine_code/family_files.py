@@ -52,10 +52,6 @@ def family_files(root: Path, packages: Sequence[str], suite: Suite) -> SourceFil
     """Return the files of a tree that the variants of a suite depend on.
 
     Variants are functions of the suite's module and methods of the suite; both import from the packages under test.
-
-    Args:
-        root: folder that holds the packages under test.
-        packages: names of the packages under test.
     """
     definition = definition_files(suite, packages)
     required = {(module, name) for module, name in definition.imports if _top(module) in packages}

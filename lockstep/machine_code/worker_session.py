@@ -32,9 +32,6 @@ class Tree:
 
     Attributes:
         name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
-        root: folder that holds the packages.
-        packages: top-level packages under test.
-        toolchain: the compiler packages to use.
     """
 
     name: str
@@ -65,9 +62,6 @@ class Session:
     Methods that need the process raise ``TracingFailed`` if it does not start, or dies.
 
     Args:
-        tree: the sources of the packages under test.
-        target: the GPU to compile for.
-        benchmark_dir: folder of the current suites.
         processes: maximum number of processes that compile at once.
     """
 
@@ -91,7 +85,6 @@ class Session:
         """Return the code of these suites' cases with no kernel compiled; variants that kill the process are unknown.
 
         Args:
-            suites: names of suites.
             cases: labels of cases by suite; None for all cases.
         """
         names = list(suites)

@@ -67,7 +67,6 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[byt
 
     Args:
         command: the program and its arguments; a Python program must call ``end_with_parent`` first.
-        options: further arguments of ``subprocess.Popen``.
 
     Raises:
         OSError: the program cannot be started.
@@ -82,10 +81,8 @@ def run(
     """Run a process to its end and return its output; kill its whole process group if this call is interrupted.
 
     Args:
-        command: the program and its arguments; a Python program must call ``end_with_parent`` first.
         given: the program's standard input, empty by default; text if ``options`` request text mode.
         timeout: seconds; ``None`` waits without limit.
-        options: further arguments of ``subprocess.Popen``.
 
     Raises:
         OSError: the program cannot be started.
@@ -106,7 +103,6 @@ def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
     """Wait until a process of ``start`` ends, kill the remaining processes of its group, and return its exit status.
 
     Args:
-        process: the leader of its group.
         timeout: seconds after which the leader is killed too; ``None`` waits without limit.
     """
     pause, deadline = 0.001, math.inf if timeout is None else time.monotonic() + timeout
@@ -145,9 +141,6 @@ def pool(
     The workers are copies of this process, which must have a single thread.
 
     Create the executor, use it and wait for its results in one thread: its processes end with the thread that uses it.
-
-    Args:
-        initializer: called in each process with ``initargs``.
     """
     context = multiprocessing.get_context("fork")
     return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))

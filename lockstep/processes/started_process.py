@@ -40,9 +40,7 @@ class Started:
     """A process with its pipes.
 
     Args:
-        command: the program, without its arguments.
         arguments: its arguments; the file descriptor on which it sends events precedes them, after ``--reply``.
-        environment: its variables.
         pass_fds: further file descriptors that it inherits.
         folders: folders of packages that precede all others on its path.
 
@@ -51,7 +49,6 @@ class Started:
         log: file that holds what the process prints.
         events: file descriptor from which to read the events that it sends.
         reply: the descriptor on which the process sends them.
-        environment: the variables that were given.
         path: its ``PYTHONPATH``.
     """
 
@@ -118,13 +115,7 @@ class WarmProcesses:
         os.register_at_fork(after_in_child=self._forget)
 
     def become(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Started:
-        """Let an idle process, or a new one, become a worker.
-
-        Args:
-            module: the worker's module; it uses ``lockstep.processes.worker``.
-            arguments: its command line.
-            environment: its variables.
-        """
+        """Let an idle process, or a new one, become a worker."""
         with self._lock:
             early = _read_early(environment)
             fitting = [one for one in self._idle if _read_early(one.environment) == early and not ended(one.process)]

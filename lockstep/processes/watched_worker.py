@@ -114,7 +114,6 @@ class Watched:
         check_s: minimum seconds that a check may take, because a check compiles kernels that were not compiled ahead.
         environment: variables of the worker; by default the variables of this process.
         folders: folders of packages that precede all others on the worker's path.
-        pass_fds: further file descriptors that the worker inherits.
         prefix: the beginning of the command line, of a program that runs the rest of it (a sandbox).
         warm: whether the worker is a fork of a process that has imported torch, unless ``folders`` may hold another.
         look: called with the worker's process id about every ``LOOK_S`` seconds of waiting; returns what the worker did

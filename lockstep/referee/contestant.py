@@ -43,8 +43,6 @@ class Contestant:
     """A running process with one candidate, or with the problem's own incumbent. Call ``close`` at the end.
 
     Args:
-        source: the problem.
-        submission: the candidate; None for the problem's own incumbent.
         readable: files and folders that the process must read besides the candidate's file.
         size: bytes of the memory that both processes share.
         silence_s: seconds without an answer after which the process counts as hung and is killed.

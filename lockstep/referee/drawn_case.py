@@ -27,7 +27,6 @@ class DrawnCase:
     """A case of a problem: draws values from seeds that nobody knows.
 
     Attributes:
-        case: the case.
         inputs, out, results: an argument set, by which both processes lay out their memory.
         set_bytes: bytes of a set in shared memory.
         most_sets: sets of a run by the time of the incumbent.

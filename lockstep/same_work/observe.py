@@ -73,7 +73,6 @@ def observe(
     """Compare the work of base and head of a variant.
 
     Args:
-        pair: base and head.
         draws: buffers with different values, of one argument set each.
         codes: machine code of the kernels that Triton loaded.
         begin: called with "base" or "head" before that side's code runs.

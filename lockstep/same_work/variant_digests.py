@@ -40,12 +40,6 @@ def works(
 ) -> Mapping[str, str]:
     """Return the digest of each variant's work at a case; "" where it is unknown, so that the variant is timed.
 
-    Args:
-        variants: names of the variants.
-        trusted: the saved functions that measuring relies on.
-        checkout: folder of the packages under test.
-        begin: called with the name of a variant before its code runs.
-
     Raises:
         DeviceLost: a call broke the CUDA context.
     """

@@ -163,11 +163,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
 
 
 def has_family(root: Path, suite: Suite) -> bool:
-    """Return whether a tree may have variants of a suite: it has the suite's module, or the suite has its own variants.
-
-    Args:
-        root: folder of the packages.
-    """
+    """Return whether a tree may have variants of a suite: it has the suite's module, or the suite has its own."""
     if suite.adapters or not suite.module:
         return True
     path = root.joinpath(*suite.module.split("."))

@@ -133,7 +133,6 @@ class Thresholds:
         """Return the threshold of one series.
 
         Args:
-            suite, variant, case, l2: the series.
             quantity: the measured quantity, see ``lockstep.record.quantity``. A speedup has the threshold of the
                 latency.
         """

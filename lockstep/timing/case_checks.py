@@ -75,7 +75,6 @@ class Checks:
         """Check a contender, or return its earlier result: the cold and the warm series of a case share one check.
 
         Args:
-            trusted: the saved functions that measuring relies on.
             twice: whether to call it twice, to find out whether it is deterministic.
 
         Raises:

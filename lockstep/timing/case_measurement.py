@@ -34,7 +34,6 @@ class CaseMeasurement:
     """The measurement of one case: its epochs, and its records so far.
 
     Args:
-        names: names of the variants.
         thorough: whether verification also runs after an early epoch.
     """
 

@@ -109,7 +109,6 @@ def at_reference_clocks(pairs: Sequence[Pair], own_mhz: float | None, rival_mhz:
     """Return log(own / rival), the log ratio of two arms' times, by epoch and round, each at its reference clock.
 
     Args:
-        pairs: the epochs of both arms.
         own_mhz: reference clock of the arm in MHz; for ``None`` see the function ``own_mhz``.
         rival_mhz: reference clock of the rival in MHz; ``None`` takes its mean clock in these epochs.
 
@@ -125,7 +124,6 @@ def own_mhz(pairs: Sequence[Pair], known_mhz: float | None, rival_mhz: float | N
     """Return the clock in MHz to which ``at_reference_clocks`` normalises the arm; None if its clock is unknown.
 
     Args:
-        pairs: the epochs of both arms.
         known_mhz: reference clock of the arm, which is returned; ``None`` for an arm that has none yet.
         rival_mhz: reference clock of the rival. If it is ``None`` too, the result is the arm's mean clock.
     """

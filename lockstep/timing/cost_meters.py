@@ -59,7 +59,6 @@ class CostMeter:
         """Measure the cost of each arm in one epoch.
 
         Args:
-            arms: the arms, on the buffers of the epoch.
             listener, restore: see ``lockstep.timing.epochs.Source``.
 
         Raises:
@@ -91,11 +90,7 @@ class CostMeter:
 
 
 def estimates_of(meters: Sequence[CostMeter], arm: str, paired: bool) -> dict[str, CostEstimate]:
-    """Return the estimates of all quantities that the meters measured for an arm, by the quantity's name.
-
-    Args:
-        paired: whether to include ratios to the baseline.
-    """
+    """Return the estimates of all quantities that the meters measured for an arm, by the quantity's name."""
     estimates = {name: estimate for meter in meters for name, estimate in meter.estimates(arm).items()}
     return {name: estimate for name, estimate in estimates.items() if paired or name not in PAIRED.values()}
 

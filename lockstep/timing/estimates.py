@@ -79,7 +79,6 @@ class Outcome:
         mde: minimal detectable effect, a relative change.
         rounds, epochs, voided: numbers of timed rounds, of epochs, and of rounds discarded because a control moved.
         converged: whether the interval of the ratio became as narrow as requested.
-        clocks: clocks while the arm ran.
         latency_samples, ratio_samples: at most ``MOST_SAMPLES`` of the rounds' numbers.
     """
 

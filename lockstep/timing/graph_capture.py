@@ -45,7 +45,6 @@ def capture_graph(calls: Sequence[Callable[[], Any]], pool: Any, *, launch: bool
     """Return a graph of the calls.
 
     Args:
-        calls: the calls to capture; each must launch work on the GPU.
         pool: owns the memory that the calls allocate. After an error use another pool: a pool whose last graph is gone
             cannot be captured into again (torch 2.11).
         launch: whether the graph is to be launched; otherwise it can only be read.

@@ -96,8 +96,6 @@ def refuse_impossible(
     """Refuse a latency whose whole interval lies below the minimum time that the device needs for the work.
 
     Args:
-        variant: the name that the message gives.
-        latency: seconds a call.
         cost: operations and bytes of the task.
         l2: "cold" if every byte comes from memory, "warm" if it comes from the L2.
         sm_mhz: clock while the variant ran; None if unknown.

@@ -130,7 +130,6 @@ def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], targe
     A candidate that cannot be called on meta tensors is compiled when it is first measured.
 
     Args:
-        benchmark_dir: folder of the suites.
         jobs: suite, variant and case label of each search space.
     """
     # The process sees no GPU, because a CUDA context takes memory on it, and no interpreter, which compiles nothing.

@@ -36,7 +36,6 @@ class Tuned:
     """The result of tuning one variant at one case.
 
     Attributes:
-        suite, variant, case, l2: the series that was tuned.
         choice, sizes: key of the entry in the table.
         tried: number of candidates that ran and were correct.
         refused: reasons for the other candidates, by name.
@@ -82,8 +81,6 @@ def tune(
     """Check and time the candidate configurations of a variant at a case, and return the best with its ratio.
 
     Args:
-        variant: a variant with candidates.
-        l2: "cold" or "warm".
         behind: whether the time behind a fixed kernel counts as well as the time in a chain of calls.
         listener: called with stage and candidate before each step that may hang.
 

@@ -43,9 +43,6 @@ class CallChecks:
         """Return the verdict on determinism or error (``key.quantity``) in a case that both base and head can run.
 
         Args:
-            suite, case, key: the case.
-            pair: base and head.
-            trusted: the saved functions that measuring relies on.
             min_effect: changes of the error up to this share do not count.
             deadline: time on ``time.monotonic()``'s clock after which no call starts.
 
@@ -82,13 +79,7 @@ class CallChecks:
             yield base, head
 
     def _call(self, side: Contender, trusted: Trusted, check: Callable[[], T]) -> T:
-        """Run ``check`` on base or head (``side``) and return its result.
-
-        Raises:
-            ArmFailed: the check failed.
-            DeviceLost: the check broke the CUDA context.
-            torch.cuda.OutOfMemoryError: the device has too little memory for the check.
-        """
+        """Run ``check`` on base or head (``side``) and return its result."""
         try:
             return self._checks.call(side, trusted, check)
         except (torch.cuda.OutOfMemoryError, DeviceLost):

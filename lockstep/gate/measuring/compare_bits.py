@@ -31,8 +31,6 @@ class _Side:
     """The repeated calls of base or of head so far.
 
     Attributes:
-        calls: yields how each further call differs from the first one; "" for the same bits.
-        deadline: time on ``time.monotonic()``'s clock after which no call starts.
         number: number of calls after the first one.
         how: how the last call differs, or "".
     """

@@ -58,7 +58,6 @@ class Comparer:
     """Compares base and head on one device. Stores controls and results of checks for the life of the process.
 
     Args:
-        sides: the trees "base" and "head".
         seed: seed of inputs, placement of buffers, and order.
         listener: called before each step that may hang or crash.
         meters: measure quantities other than the latency; by default those that the device can measure.

@@ -87,9 +87,6 @@ def compare(
     """Compare the code that each case runs in two trees: trace both, and compile each case in which a kernel differs.
 
     Other arguments and errors are those of ``codes_of``.
-
-    Args:
-        base, head: sources before and after the change.
     """
     chosen = list(suites)
     same_toolchain = base.toolchain == head.toolchain

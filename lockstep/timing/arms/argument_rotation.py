@@ -123,7 +123,6 @@ def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], 
     """Return a function that writes the inputs' present values back, to undo the changes of later calls.
 
     Args:
-        sets: argument sets of one draw; all hold the same values.
         inout: names of the inputs that calls write; the result is ``None`` if there are none.
     """
     if not inout:

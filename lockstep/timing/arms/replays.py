@@ -53,7 +53,6 @@ class Repeated(Generic[R]):
     """A captured replay that is launched several times, so that all launches together take long enough.
 
     Attributes:
-        once: one captured replay.
         calls: calls of all launches together.
     """
 
@@ -71,12 +70,6 @@ def replay_of(capture: Callable[[int], R], calls: int, per_call: float, seconds:
     """Return a replay of at least ``seconds``: a graph of a few rotations, launched as often as needed.
 
     A rotation is one call on each argument set.
-
-    Args:
-        capture: returns a replay of the given number of rotations.
-        calls: calls of one rotation.
-        per_call: seconds of one call.
-        seconds: shortest duration of the replay.
     """
     rotation_s = max(per_call * calls, 1e-9)
     times = math.ceil(min(seconds, GRAPH_S) / rotation_s)

@@ -26,8 +26,6 @@ class Contender:
     """What becomes an arm: a variant of a family, and the namespace in which its code runs.
 
     Attributes:
-        arm: name of the arm.
-        variant: name of the variant in the family.
         tree: name of the tree that the family was imported from; "" if there is one tree only.
         active: returns the context in which code of the family runs.
     """

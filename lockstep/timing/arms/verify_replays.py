@@ -53,9 +53,6 @@ class Timed:
     """An arm that was timed, and whose timed replay is to be verified.
 
     Attributes:
-        arm: the arm, with its arguments for each set.
-        replay: the replay that was timed.
-        variant: the variant's name in the family.
         cost: the cost that the replay measured; "" for the latency.
     """
 
@@ -68,12 +65,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of verifying the arms of an epoch.
-
-    Attributes:
-        failures: errors by the arm's name.
-        note: a note for readers of the record, or "".
-    """
+    """The result of verifying the arms of an epoch."""
 
     failures: Mapping[str, Exception]
     note: str = ""
@@ -84,7 +76,6 @@ class Verifier:
     """Verifies that the timed replays of one case compute right results from other input values.
 
     Attributes:
-        suite, case, device: the suite, the case and the device.
         listener: called with "verify" and an arm before the arm's code runs.
     """
 
@@ -97,7 +88,6 @@ class Verifier:
         """Write other values into the arguments of all arms, replay each arm, and compare its outputs.
 
         Args:
-            timed: arms of one epoch; they share their inputs.
             seed: seed of the values that were timed.
 
         Raises:

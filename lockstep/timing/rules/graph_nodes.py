@@ -15,7 +15,6 @@ def require_work(raw_graph: int, calls: int) -> None:
 
     Args:
         raw_graph: ``cudaGraph_t``, which is the same as the driver's ``CUgraph``.
-        calls: number of captured calls.
 
     Raises:
         Disqualified: ``EMPTY_GRAPH``.
