@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.history.asv_file_header import read_head, updated
+from lockstep.history.asv_file_header import OLD_FORMAT, read_head, updated
 from lockstep.history.model import STATES, Floats, Run
 from lockstep.history.point_columns import MOST_SAMPLES, FilePoints
-from lockstep.history.problems import Problem
+from lockstep.history.problems import Problem, Weight
 from lockstep.history.series_ids import Ids, Parameters, digest, series_ids
 from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
@@ -35,6 +35,9 @@ _POSITIVE = re.compile(r"(time|timeraw)_|(Time|Timeraw)[A-Z_]")
 _NOT_NEGATIVE = re.compile(r"(mem|peakmem)_|(Mem|PeakMem)[A-Z_]")
 
 _OK, _BARE, _NA, _FAILED = (STATES.index(state) for state in ("ok", "bare", "na", "failed"))
+_KINDS = {math.ulp(0.0): "positive", 0.0: "finite and positive or zero"}
+_OF_BENCHMARK = [("size", int), ("version", np.int64), ("started_at", np.int64), ("least", float), ("exact", bool)]
+_NOTE: Weight = "note"
 _NUMBERS = {float, int, NoneType}
 _STATS = {
     "low": "stats_ci_99_a",
@@ -73,7 +76,11 @@ def read_asv(path: Path, folders_machine: str = "") -> AsvFile:
         Unreadable: the file is not an asv result.
         OSError: the file cannot be opened.
     """
-    data, problems = updated(read_json(path), path.name)
+    data, problems = read_json(path), list[Problem]()
+    if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
+        raise Unreadable("the file is not an asv result of version 1 or 2")
+    if data["version"] == 1:
+        data, problems = updated(data), [Problem(path.name, OLD_FORMAT, weight="note")]
     run, notes = read_head(data, path, folders_machine)
     columns, results = data.get("result_columns"), data.get("results")
     if not isinstance(columns, list) or not isinstance(results, dict):
@@ -81,28 +88,23 @@ def read_asv(path: Path, folders_machine: str = "") -> AsvFile:
     gathered = _PointCollector()
     problems += notes
     for benchmark, values in results.items():
-        shown = short_name(benchmark)
+        shown, weight = short_name(benchmark), _NOTE
         try:
-            mended = gathered.add(shown, _by_column(columns, values))
+            if not isinstance(values, list):
+                raise Unreadable("the entry is not a list of columns")
+            # Values beyond the last column are ignored, as in asv.
+            mended = gathered.add(shown, dict(zip(map(str, columns), values, strict=False)))
+            found = [(change, change) for change in mended]
         except Unreadable as error:
-            what, reason = f"in benchmark {shown!r:.100}, {error}", f"in a benchmark, {error.reason}"
-            problems.append(Problem(path.name, what, reason, "part"))
-        else:
-            problems += [
-                Problem(path.name, f"in benchmark {shown!r:.100}, {change}", f"in a benchmark, {change}", "note")
-                for change in mended
-            ]
+            found, weight = [(str(error), error.reason)], "part"
+        problems += [
+            Problem(path.name, f"in benchmark {shown!r:.100}, {what}", f"in a benchmark, {reason}", weight)
+            for what, reason in found
+        ]
     points = gathered.points()
     newest = int(points["measured_at"].max(initial=0))
     run = replace(run, measured_at=newest, date=run.date or newest)
     return AsvFile(run, points, gathered.series, gathered.versions, tuple(problems))
-
-
-def _by_column(columns: list[Any], values: Any) -> dict[str, Any]:
-    """Return the values by column name. Values beyond the last column are ignored, as in asv."""
-    if not isinstance(values, list):
-        raise Unreadable("the entry is not a list of columns")
-    return dict(zip(map(str, columns), values, strict=False))
 
 
 class _PointCollector:
@@ -112,109 +114,97 @@ class _PointCollector:
         self.series: dict[int, Parameters] = {}
         self.versions: dict[int, str] = {}
         self._ids: list[Ids] = []
-        self._sizes: list[int] = []
-        self._of_benchmark: list[tuple[int, int, float, bool]] = []
-        self._values: list[Any] = []
-        self._stats: dict[str, list[Any]] = {part: [] for part in _STATS}
-        self._samples: list[Any] = []
-        self._sampled = False
+        #: For each benchmark, its number of points, its version, its time, its least valid value, whether it is exact.
+        self._of_benchmark: list[tuple[int, int, int, float, bool]] = []
+        self._values: dict[str, list[Any]] = {part: [] for part in ("result", "samples", *_STATS.values())}
 
-    def add(self, benchmark: str, column: Mapping[str, Any]) -> list[str]:
+    def add(self, benchmark: str, row: Mapping[str, Any]) -> list[str]:
         """Add the points of a benchmark. Return a description of each value that was mended.
 
-        If an error is raised, nothing was added.
+        If an error is raised, nothing was added. Missing values become null, and surplus values are dropped, as in asv.
 
         Raises:
             Unreadable: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
         """
-        axes = column.get("params") or []
+        axes = row.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
             raise Unreadable("the parameters are not a list of lists")
         size = math.prod(map(len, axes))
         if size > MOST_SERIES:
             reason = f"the parameters have more than {MOST_SERIES} combinations, the limit"
             raise Unreadable(f"the parameters have {size} combinations, over the limit of {MOST_SERIES}", reason)
-        if len(self._values) + size > MOST_POINTS:
+        if len(self._values["result"]) + size > MOST_POINTS:
             raise Unreadable(f"the numbers exceed the limit of {MOST_POINTS} for one file and are left out")
-        values, mended = _fitted(_listed(column, "result"), size)
-        stats = {part: _fitted(_listed(column, stored), size)[0] for part, stored in _STATS.items()}
-        samples, _ = _fitted(_listed(column, "samples"), size)
+        listed: dict[str, list[Any]] = {part: row.get(part) or [None] * size for part in self._values}
+        if wrong := [part for part, values in listed.items() if not isinstance(values, list)]:
+            raise Unreadable(f"the column {wrong[0]!r} is not a list", "a column is not a list")
+        mended = []
+        if len(listed["result"]) != size:
+            comparison = "fewer" if len(listed["result"]) < size else "more"
+            mended.append(f"there are {comparison} values than combinations of parameters")
         numbers, known = series_ids(benchmark, axes)
+        places: Iterable[int] = range(size)
         if len(known) < len(numbers):
             # asv keeps the last of equal combinations, because it makes a dictionary of them.
             mended.append("a parameter has the same value twice; the last number counts")
             last = {number: place for place, number in enumerate(numbers.tolist())}
-            numbers = np.array(list(last), dtype=np.int64)
-            values, samples = ([listed[at] for at in last.values()] for listed in (values, samples))
-            stats = {part: [listed[at] for at in last.values()] for part, listed in stats.items()}
-        version = column.get("version")
+            numbers, places = np.array(list(last), dtype=np.int64), last.values()
+        for part, values in listed.items():
+            whole = len(values) == len(numbers) == size
+            self._values[part] += values if whole else [values[at] if at < len(values) else None for at in places]
+        version = row.get("version")
         text = version if isinstance(version, str) and version.isprintable() and len(version) < 300 else ""
-        number = digest(text)
         self._ids.append(numbers)
         self.series |= known
-        self.versions[number] = text
-        self._sizes.append(len(numbers))
+        self.versions[digest(text)] = text
         suite_match = SUITE_BENCHMARK.fullmatch(benchmark)
         exact = bool(suite_match and QUANTITIES[suite_match["quantity"]].exact)
         last_part = benchmark.rpartition(".")[2]
-        least = -math.inf
-        if (suite_match and not exact) or _POSITIVE.match(last_part):
-            least = math.ulp(0.0)
-        elif _NOT_NEGATIVE.match(last_part):
-            least = 0.0
-        self._of_benchmark.append((number, time_ms(column.get("started_at")), least, exact))
-        self._values += values
-        for part, listed in stats.items():
-            self._stats[part] += listed
-        self._samples += samples
-        self._sampled |= column.get("samples") is not None
+        positive = (suite_match and not exact) or _POSITIVE.match(last_part)
+        least = math.ulp(0.0) if positive else 0.0 if _NOT_NEGATIVE.match(last_part) else -math.inf
+        self._of_benchmark.append((len(numbers), digest(text), time_ms(row.get("started_at")), least, exact))
         return mended
 
     def points(self) -> FilePoints:
-        """Return the points of all benchmarks as columns."""
-        sizes = np.array(self._sizes, dtype=np.int64)
-        version, started, least, exact = zip(*self._of_benchmark, strict=True) if self._of_benchmark else 4 * ((),)
-        value, state, reasons = _states(self._values, np.repeat(np.array(least, dtype=np.float64), sizes))
+        """Return the points of all benchmarks as columns.
+
+        NaN means that asv skipped the benchmark, and null that the benchmark failed.
+        """
+        of_benchmark = np.array(self._of_benchmark, dtype=_OF_BENCHMARK)
+        of_point = np.repeat(of_benchmark, of_benchmark["size"])
+        values, least = self._values["result"], of_point["least"]
+        floats = numbers(values)
+        floats[floats < least] = np.nan
         # An exact quantity needs no provenance record, because its number has no conditions.
-        state[np.repeat(np.array(exact, dtype=bool), sizes) & (state == _BARE)] = _OK
+        state = np.where(of_point["exact"], _OK, _BARE).astype(np.uint8)
         columns: dict[str, Any] = {
             "series": np.concatenate(self._ids) if self._ids else np.empty(0, np.int64),
-            "version": np.repeat(np.array(version, dtype=np.int64), sizes),
+            "version": of_point["version"],
             "state": state,
-            "value": value,
-            "measured_at": np.repeat(np.array(started, dtype=np.int64), sizes),
+            "value": floats,
+            "measured_at": of_point["started_at"],
         }
-        stats = {part: numbers(listed) for part, listed in self._stats.items() if listed.count(None) < len(listed)}
-        columns |= {part: _counts(stats[part]) for part in ("number", "repeat") if part in stats}
+        for place in np.flatnonzero(np.isnan(floats)):
+            value = values[place]
+            skipped = isinstance(value, float) and math.isnan(value)
+            state[place] = _NA if skipped else _FAILED
+            if value is not None and not skipped:
+                kind = _KINDS.get(least[place], "finite")
+                columns.setdefault("reason", [""] * len(values))[place] = f"{value!r:.40} is not a {kind} number"
+        lists = {part: self._values[stored] for part, stored in _STATS.items()}
+        stats = {part: numbers(listed) for part, listed in lists.items() if listed.count(None) < len(listed)}
+        for part in ("number", "repeat"):
+            if part in stats:
+                columns[part] = np.nan_to_num(np.clip(stats[part], 0, 2**31 - 1)).astype(np.int32)
         columns |= {part: stats[part] for part in ("q25", "q75") if part in stats}
         if "low" in stats and "high" in stats:
-            columns["low"], columns["high"] = interval(value, stats["low"], stats["high"])
-        if reasons:
-            columns["reason"] = reasons
-        if self._sampled:
-            columns["samples"] = [sampled(samples) for samples in self._samples]
+            # An interval with one unknown end also becomes NaN, because a comparison with NaN is false.
+            valid = (stats["low"] <= floats) & (floats <= stats["high"])
+            columns |= {end: np.where(valid, stats[end], np.nan) for end in ("low", "high")}
+        samples = self._values["samples"]
+        if samples.count(None) < len(samples):
+            columns["samples"] = [sampled(values) for values in samples]
         return columns
-
-
-def _listed(column: Mapping[str, Any], part: str) -> list[Any]:
-    """Return the values of a column; an empty list if the column is absent, because asv omits a column of nulls."""
-    values = column.get(part)
-    if values is not None and not isinstance(values, list):
-        raise Unreadable(f"the column {part!r} is not a list", "a column is not a list")
-    return values or []
-
-
-def _fitted(values: list[Any], size: int) -> tuple[list[Any], list[str]]:
-    """Return exactly one value per combination of parameters, and a note if the number of values was wrong.
-
-    Missing values become null, and surplus values are dropped, as in asv.
-    """
-    if not values or len(values) == size:
-        return values or [None] * size, []
-    comparison = "fewer" if len(values) < size else "more"
-    return (values + [None] * (size - len(values)))[:size], [
-        f"there are {comparison} values than combinations of parameters"
-    ]
 
 
 def numbers(values: list[Any]) -> Floats:
@@ -229,40 +219,6 @@ def numbers(values: list[Any]) -> Floats:
             return floats
     one_by_one = (finite(value) for value in values)
     return np.array([np.nan if value is None else value for value in one_by_one], dtype=np.float64)
-
-
-def _states(values: list[Any], least: Floats) -> tuple[Floats, Any, list[str]]:
-    """Return the values, their state codes, and the reason for each invalid value.
-
-    NaN means that asv skipped the benchmark, and null that the benchmark failed. ``least`` has the smallest valid value
-    for each value's benchmark.
-    """
-    floats = numbers(values)
-    floats[floats < least] = np.nan
-    state = np.full(len(values), _BARE, dtype=np.uint8)
-    reasons: list[str] = []
-    for place in np.flatnonzero(np.isnan(floats)):
-        value = values[place]
-        if isinstance(value, float) and math.isnan(value):
-            state[place] = _NA
-            continue
-        state[place] = _FAILED
-        if value is not None:
-            reasons = reasons or [""] * len(values)
-            kind = "positive" if least[place] > 0 else "finite and positive or zero" if least[place] == 0 else "finite"
-            reasons[place] = f"{value!r:.40} is not a {kind} number"
-    return floats, state, reasons
-
-
-def _counts(values: Floats) -> Any:
-    return np.nan_to_num(np.clip(values, 0, 2**31 - 1)).astype(np.int32)
-
-
-def interval(value: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return both ends of each interval, with NaN for intervals that do not contain their value."""
-    # An interval with one unknown end also becomes NaN, because a comparison with NaN is false.
-    valid = (low <= value) & (value <= high)
-    return np.where(valid, low, np.nan), np.where(valid, high, np.nan)
 
 
 def sampled(values: Any) -> list[float]:

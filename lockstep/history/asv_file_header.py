@@ -25,31 +25,25 @@ FULL_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _NOT_NAMED = "the file is not named after its commit, as asv names its files"
 _OTHER_FOLDER = "the file lies in a folder that is not named after its machine; the folder's name is shown"
 _OTHER_MACHINE = "the file names another machine than the machine.json beside it, so asv itself skips the file"
-_OLD_FORMAT = "the file is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
+OLD_FORMAT = "the file is in version 1 of asv's format; it was converted in memory, and `asv update` converts the file"
 _SHORT_HASH = "the file has no full hash as commit_hash, so git is not asked about the commit"
 _NO_DATE = "the file has no date in milliseconds, so the time of its newest measurement is used"
 
 
-def updated(data: Any, file: str) -> tuple[Mapping[str, Any], list[Problem]]:
-    """Return the content of a result file in version 2 of asv's format, and a note if it had to be converted.
+def updated(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a result file of version 1 in version 2 of asv's format.
 
     Raises:
-        Unreadable: the content is neither in version 1 nor in version 2, or asv cannot convert it.
+        Unreadable: asv cannot convert it.
     """
-    if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") not in (1, 2):
-        raise Unreadable("the file is not an asv result of version 1 or 2")
-    if data["version"] == 2:
-        return data, []
     from asv.results import Results  # imported here, because it is rarely needed and takes half a second to import
 
     try:
-        return Results.update_to_2(data), [Problem(file, _OLD_FORMAT, weight="note")]
+        content: dict[str, Any] = Results.update_to_2(data)
     except Exception as error:  # asv validates nothing before use
-        message = f"{type(error).__name__}: {error}"
-        raise Unreadable(
-            f"the file is in version 1 of asv's format, which asv cannot convert ({message}): run `asv update`",
-            "the file is in version 1 of asv's format, which asv cannot convert",
-        ) from error
+        reason = "the file is in version 1 of asv's format, which asv cannot convert"
+        raise Unreadable(f"{reason} ({type(error).__name__}: {error}): run `asv update`", reason) from error
+    return content
 
 
 def read_head(data: Mapping[str, Any], path: Path, folders_machine: str = "") -> tuple[Run, list[Problem]]:

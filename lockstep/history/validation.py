@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 #: Maximum size of a file in bytes. asv's file of 300 series with samples has about 0.5 MB. As Python objects, the
 #: content of a JSON file takes up to 25 times the file's size.
@@ -61,12 +61,9 @@ def read_json(path: Path) -> Any:
         Unreadable: not a plain file, too large, not UTF-8, not JSON or nested too deep.
         OSError: the file cannot be opened.
     """
+    content = plain_file(path).read_bytes()
     try:
-        return json.loads(plain_file(path).read_bytes().decode("utf-8"))
-    except RecursionError as error:
-        raise Unreadable("the file's JSON is nested too deep") from error
-    except Unreadable:
-        raise
+        return from_json(content)
     except ValueError as error:
         raise Unreadable(f"the file is not JSON ({error})", "the file is not JSON") from error
 
