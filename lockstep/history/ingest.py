@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.history.asv_file import AsvFile, read_asv
+from lockstep.history.asv_file import read_asv
 from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.parquet import MOST_PARTS, write_part
-from lockstep.history.point_columns import FilePoints
+from lockstep.history.point_columns import FilePoints, joined
 from lockstep.history.problems import Problem
 from lockstep.history.provenance_file import join_provenance, provenance_path
 from lockstep.history.scan import Stamp
@@ -145,25 +145,28 @@ def read_batch(batch: Batch) -> Manifest:
     machines: dict[Path, str] = {}
     for run, (path, stamp) in enumerate(batch.files.items(), batch.first_run):
         try:
-            folder = (batch.root / path).parent
-            if folder not in machines:
-                machines[folder] = _machine_in(folder)
-            asv = _read(batch.root / path, path, stamp, machines[folder])
+            file = batch.root / path
+            if file.parent not in machines:
+                machines[file.parent] = _machine_in(file.parent)
+            asv = read_asv(file, machines[file.parent])
+            if stamp[2:] != (0, 0):
+                asv = join_provenance(provenance_path(file), asv)
         except (Unreadable, OSError) as error:
             message = getattr(error, "strerror", None) or str(error)
             problems[path] = [Problem(path, message, getattr(error, "reason", message))]
             continue
-        problems[path] = asv.problems
+        folder = path.removesuffix(file.name)
+        problems[path] = [replace(problem, path=folder + problem.path) for problem in asv.problems]
         series |= asv.series
         versions |= asv.versions
         count, ids = len(asv.points["series"]), np.sort(asv.points["series"]).tobytes()
         layout = blake2b(ids, digest_size=12).hexdigest()
         layouts[layout] = ids.hex()
-        runs[path] = RunRow(run, batch.folder, layout, count, asv.run)
+        runs[path] = RunRow(run, batch.folder, layout, count, replace(asv.run, path=path))
         points.append({**asv.points, "run": np.full(count, run, np.int32)})
     parts = {}
     if any(row.points for row in runs.values()):
-        part = write_part(points, batch.parts, batch.folder)
+        part = write_part(batch.parts, batch.folder, joined(points))
         parts, runs = {part.name: part}, {path: run._replace(part=part.name) for path, run in runs.items()}
     return Manifest(batch.files, runs, problems, parts, layouts, series, versions, batch.first_run + len(batch.files))
 
@@ -175,13 +178,3 @@ def _machine_in(folder: Path) -> str:
     except (Unreadable, OSError, KeyError, TypeError, IndexError):
         return ""
     return machine if isinstance(machine, str) else ""
-
-
-def _read(path: Path, location: str, stamp: Stamp, folders_machine: str) -> AsvFile:
-    """Return the content of a result file and of its provenance file."""
-    asv = read_asv(path, folders_machine)
-    if stamp[2:] != (0, 0):
-        asv = join_provenance(provenance_path(path), asv)
-    folder = location.removesuffix(path.name)
-    problems = tuple(replace(problem, path=folder + problem.path) for problem in asv.problems)
-    return replace(asv, run=replace(asv.run, path=location), problems=problems)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.cache_folder import DamagedCache, Stamp, stamp_of
 from lockstep.history.cache_manifest import Part
-from lockstep.history.point_columns import COLUMNS, FilePoints, Kind, joined
+from lockstep.history.point_columns import COLUMNS, Kind
 
 #: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
 MOST_PARTS = 12
@@ -100,11 +100,37 @@ def _checksum(path: Path) -> str:
     return f"{crc:08x}"
 
 
-def write_part(files: Sequence[FilePoints], parts: Path, folder: str) -> Part:
-    """Write the points of several result files of a folder as a new part: all of them, or no part at all."""
-    points = joined(files)
+def write_part(parts: Path, folder: str, points: Mapping[str, NDArray[Any]], *query: Any) -> Part:
+    """Write points as a new part: all of them, or no part at all.
+
+    Args:
+        points: the columns of the points, sorted by series, because queries select series.
+        query: the query that gives the points instead, and its parameters.
+
+    Raises:
+        OSError: the part cannot be written.
+    """
     columns = (f"{name if name in points else 'NULL'}::{_TYPES[kind]} AS {name}" for name, kind in COLUMNS.items())
-    return _write(f"SELECT {', '.join(columns)} FROM points", [], parts, folder, points)
+    select, *parameters = query or [f"SELECT {', '.join(columns)} FROM points"]
+    # The part's name contains a digest of the folder's name, which may contain any character.
+    mark = blake2b(folder.encode(), digest_size=6).hexdigest()
+    temporary = parts / f"{mark}-{uuid.uuid4().hex}.tmp"
+    settings: dict[str, Any] = {**_SETTINGS, "temp_directory": str(parts.parent / "spill")}
+    try:
+        with closing(duckdb.connect(":memory:", config=settings)) as connection:
+            # In a process without a main file DuckDB would print its progress between the output of a verb.
+            connection.execute("SET enable_progress_bar = false")
+            if points:
+                connection.register("points", points)
+            written = connection.execute(f"COPY ({select}) TO ? {_FORMAT}", [*parameters, str(temporary)])
+            [[rows]] = written.fetchall()
+        path = temporary.with_name(f"{temporary.stem}-{_checksum(temporary)}.parquet")
+        temporary.replace(path)
+    except duckdb.Error as error:
+        raise OSError(f"{error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return Part(path.name, folder, rows)
 
 
 def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part | None:
@@ -113,7 +139,7 @@ def merge_parts(parts: Path, old: Sequence[Part], live: Iterable[int]) -> Part |
     Return ``None`` if no point is left.
     """
     select = "SELECT * FROM read_parquet(?) WHERE run IN (SELECT unnest(?::INTEGER[])) ORDER BY series, run"
-    merged = _write(select, [[str(parts / part.name) for part in old], list(live)], parts, old[0].folder)
+    merged = write_part(parts, old[0].folder, {}, select, [str(parts / part.name) for part in old], list(live))
     for part in old:
         # The part is unused from now on, and ``sweep`` counts its age from this time.
         os.utime(parts / part.name)
@@ -153,35 +179,3 @@ def sweep(parts: Path, used: Collection[str]) -> None:
                 path.unlink()
         except FileNotFoundError:  # another process has just deleted the part
             continue
-
-
-def _write(
-    select: str, parameters: list[Any], parts: Path, folder: str, points: Mapping[str, NDArray[Any]] | None = None
-) -> Part:
-    """Write the rows of a query as a part. They must be sorted by series, because queries select series.
-
-    Args:
-        points: columns that the query may call ``points``.
-
-    Raises:
-        OSError: the part cannot be written.
-    """
-    # The part's name contains a digest of the folder's name, which may contain any character.
-    mark = blake2b(folder.encode(), digest_size=6).hexdigest()
-    temporary = parts / f"{mark}-{uuid.uuid4().hex}.tmp"
-    settings: dict[str, Any] = {**_SETTINGS, "temp_directory": str(parts.parent / "spill")}
-    try:
-        with closing(duckdb.connect(":memory:", config=settings)) as connection:
-            # In a process without a main file DuckDB would print its progress between the output of a verb.
-            connection.execute("SET enable_progress_bar = false")
-            if points is not None:
-                connection.register("points", points)
-            written = connection.execute(f"COPY ({select}) TO ? {_FORMAT}", [*parameters, str(temporary)])
-            [[rows]] = written.fetchall()
-        path = temporary.with_name(f"{temporary.stem}-{_checksum(temporary)}.parquet")
-        temporary.replace(path)
-    except duckdb.Error as error:
-        raise OSError(f"{error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return Part(path.name, folder, rows)

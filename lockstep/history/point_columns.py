@@ -84,18 +84,18 @@ def blank(kind: Kind, length: int) -> Any:
 
 def joined(files: Sequence[FilePoints]) -> dict[str, NDArray[Any]]:
     """Return the points of several files as one, sorted by series, with the columns that any of the files has."""
-    present = {name: kind for name, kind in COLUMNS.items() if any(name in file for file in files)}
-    order = np.argsort(_joined("series", "key", files), kind="stable")
-    return {name: _joined(name, kind, files)[order] for name, kind in present.items()}
-
-
-def _joined(name: str, kind: Kind, files: Sequence[FilePoints]) -> NDArray[Any]:
-    columns = [file[name] if name in file else blank(kind, len(file["series"])) for file in files]
-    if kind not in ("text", "samples"):
-        values: NDArray[Any] = np.concatenate(columns)
-        return values
-    objects = np.empty(sum(map(len, columns)), dtype=object)
-    # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
-    for place, value in enumerate(value for column in columns for value in column):
-        objects[place] = value
-    return objects
+    order = np.argsort(np.concatenate([file["series"] for file in files]), kind="stable")
+    points: dict[str, NDArray[Any]] = {}
+    for name, kind in COLUMNS.items():
+        if not any(name in file for file in files):
+            continue
+        columns = [file[name] if name in file else blank(kind, len(file["series"])) for file in files]
+        if kind in ("text", "samples"):
+            points[name] = np.empty(len(order), dtype=object)
+            # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
+            for place, value in enumerate(value for column in columns for value in column):
+                points[name][place] = value
+        else:
+            points[name] = np.concatenate(columns)
+        points[name] = points[name][order]
+    return points

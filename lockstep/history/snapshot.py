@@ -19,7 +19,6 @@ from lockstep.history.model import (
     NO_NUMBER,
     STATES,
     Commit,
-    Ints,
     Point,
     Run,
     Series,
@@ -168,7 +167,18 @@ class Results(Contents):
             portion = max(1, _MOST_POINTS // max(1, len(source.ids)))
             for start in range(0, len(ordered), portion):
                 rows = self._reader.rows(source, series=ordered[start : start + portion], names=_OF_TREND)
-                yield from self._trends(rows, index)
+                columns: Rows = {column: rows[column] for column in _UNCHANGED} | {
+                    "version": np.searchsorted(self._version_ids, rows["version"]).astype(np.int32),
+                    "error": errors(rows),
+                    "log_ratio": log_ratios(rows),
+                    "ratio_error": standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"]),
+                }
+                # The rows are sorted by series and commit.
+                starts = np.flatnonzero(np.diff(rows["series"], prepend=rows["series"][:1] - 1))
+                for first, end in pairwise([*starts.tolist(), len(rows["series"])]):
+                    own = index.series_at(int(rows["series"][first]))
+                    points = {column: values[first:end] for column, values in columns.items()}
+                    yield Trend(own, self.benchmarks[own.benchmark], **points)
 
     def count(self, machine: str) -> int:
         """Return the number of a machine's series; 0 for an unknown machine."""
@@ -183,9 +193,32 @@ class Results(Contents):
 
         Rows are converted column by column, which is fast enough for the thousands of points on a page.
         """
+        known = self._of(machine).series
         for start in range(0, len(columns.get("series", ())), _AT_ONCE):
-            portion = {name: values[start : start + _AT_ONCE] for name, values in columns.items()}
-            yield from self._portion(portion, self._of(machine))
+            rows = {name: values[start : start + _AT_ONCE] for name, values in columns.items()}
+            states = [STATES[state] for state in rows["state"].tolist()]
+            made: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
+            made |= {name: rows[name].tolist() for name in _AS_STORED}
+            made |= {
+                "series": [known[series] for series in rows["series"].tolist()],
+                "commit": rows["commit"].tolist(),
+                "run": [self.runs[run] for run in rows["run"].tolist()],
+                "state": states,
+                "version": [self.versions[version] for version in rows["version"].tolist()],
+                "error": _known(rows["error"]),
+                "log_ratio": _known(log_ratios(rows)),
+                "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
+                "samples": [tuple(samples) for samples in rows["samples"].tolist()],
+                "reason": [
+                    reason or NO_NUMBER.get(state, "")
+                    for reason, state in zip(rows["reason"].tolist(), states, strict=True)
+                ],
+                "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
+                "same_work_as": [self.commit_of(digits) for digits in rows["same_work_as"].tolist()],
+                "gpu": [unpacked(digits)[:8] for digits in rows["gpu"].tolist()],
+                "work": [unpacked(digits) for digits in rows["work"].tolist()],
+            }
+            yield from map(Point, *(made[field.name] for field in fields(Point)))
 
     def keys(self, machine: str) -> KeyIndex:
         """Return the keys of a machine's series; no keys for an unknown machine."""
@@ -229,13 +262,10 @@ class Results(Contents):
             return {}
         ranks = index.ranks(rows["series"]).astype(np.int32)
         rows["error"] = errors(rows)
-        rows["version"] = self._version_places(rows["version"])
+        rows["version"] = np.searchsorted(self._version_ids, rows["version"]).astype(np.int32)
         order = np.lexsort((rows["commit"], ranks))
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
         return columns | {"rank": ranks[order]}
-
-    def _version_places(self, versions: NDArray[np.int64]) -> Ints:
-        return np.searchsorted(self._version_ids, versions).astype(np.int32)
 
     def latest(self, machine: str) -> list[Point]:
         """Return the newest point of each series of a machine, in the order of ``series()``.
@@ -266,47 +296,6 @@ class Results(Contents):
         columns = self.columns(machine, COLUMNS, commit)
         page = {name: values[start : start + count] for name, values in columns.items()}
         return list(self.points_of(machine, page)), len(columns.get("series", ()))
-
-    def _trends(self, rows: Rows, index: MachineIndex) -> Iterator[Trend]:
-        """Yield a ``Trend`` for each series of some rows, which are sorted by series and commit."""
-        columns: Rows = {name: rows[name] for name in _UNCHANGED} | {
-            "version": self._version_places(rows["version"]),
-            "error": errors(rows),
-            "log_ratio": log_ratios(rows),
-            "ratio_error": standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"]),
-        }
-        numbers = rows["series"]
-        starts = np.flatnonzero(np.append(True, np.diff(numbers))) if len(numbers) else numbers
-        for start, end in pairwise([*starts.tolist(), len(numbers)]):
-            series = index.series_at(int(numbers[start]))
-            points = {name: values[start:end] for name, values in columns.items()}
-            yield Trend(series, self.benchmarks[series.benchmark], **points)
-
-    def _portion(self, rows: Rows, index: MachineIndex) -> Iterator[Point]:
-        """Yield a ``Point`` for each of some rows."""
-        states = [STATES[state] for state in rows["state"].tolist()]
-        columns: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
-        columns |= {name: rows[name].tolist() for name in _AS_STORED}
-        columns |= {
-            "series": [index.series[series] for series in rows["series"].tolist()],
-            "commit": rows["commit"].tolist(),
-            "run": [self.runs[run] for run in rows["run"].tolist()],
-            "state": states,
-            "version": [self.versions[version] for version in rows["version"].tolist()],
-            "error": _known(rows["error"]),
-            "log_ratio": _known(log_ratios(rows)),
-            "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
-            "samples": [tuple(samples) for samples in rows["samples"].tolist()],
-            "reason": [
-                reason or NO_NUMBER.get(state, "")
-                for reason, state in zip(rows["reason"].tolist(), states, strict=True)
-            ],
-            "clock_reasons": [tuple(text.split("\n")) if text else () for text in rows["clock_reasons"].tolist()],
-            "same_work_as": [self.commit_of(digits) for digits in rows["same_work_as"].tolist()],
-            "gpu": [unpacked(digits)[:8] for digits in rows["gpu"].tolist()],
-            "work": [unpacked(digits) for digits in rows["work"].tolist()],
-        }
-        return map(Point, *(columns[field.name] for field in fields(Point)))
 
 
 #: Columns that name a point, and those from which its number and its error follow.

@@ -395,7 +395,7 @@ def soon(*words, connect=duckdb.connect, **options):
 
 duckdb.connect = soon
 numbers = np.arange(500_000)
-parquet.write_part([{"series": numbers, "run": numbers, "value": np.sqrt(numbers)}], Path(sys.argv[1]), "box")
+parquet.write_part(Path(sys.argv[1]), "box", {"series": numbers, "run": numbers, "value": np.sqrt(numbers)})
 """
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path], cwd=ROOT, capture_output=True, timeout=60, check=True
