@@ -127,7 +127,8 @@ def test_ends_of_unknown_ranges_are_narrowed_by_what_was_measured():
 def test_only_commits_that_touch_the_packages_are_suspects():
     [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])))
     assert alert.suspects == (COMMITS[9], COMMITS[11])
-    [alert] = alerts(step(8, 12, touched=(COMMITS[9], COMMITS[11])), step(10, 14, name=series(case="M=1"), by=0.01))
+    wide = step(8, 12, touched=(COMMITS[9], COMMITS[11]), commit=COMMITS[11])
+    [alert] = alerts(wide, step(10, 14, name=series(case="M=1"), by=0.01))
     assert alert.suspects == (COMMITS[11],)
     [alert] = alerts(sides("code", code(), code(code="bb")))
     assert alert.suspects == (COMMITS[10],)
@@ -327,6 +328,13 @@ def test_a_wide_range_joins_the_narrow_ones_of_its_end():
     earlier, later = alerts(step(8, 9), wide, step(11, 12, name=series(case="M=2")))
     assert [member.series.case for member in later.members] == ["M=1", "M=2"]
     assert len(earlier.members) == 1
+
+
+def test_a_series_that_steps_elsewhere_does_not_narrow_the_range_of_the_worst():
+    worst = step(8, 12, by=0.5, name=series(case="M=1"), commit=COMMITS[11])
+    [alert] = alerts(worst, step(8, 9), step(9, 12, name=series(case="M=2")))
+    assert len(alert.members) == 3
+    assert (alert.before, alert.commits) == (COMMITS[8], tuple(COMMITS[9:13]))
 
 
 def test_most_of_the_change_names_the_cause():

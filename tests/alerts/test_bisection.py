@@ -241,7 +241,7 @@ def test_the_range_of_the_measured_series_is_searched(tmp_path):
     write_history(tmp_path / "results", "h200", commits, lambda n: Here(slower=1.5 if n >= 20 else 1.0), every=2)
     results = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache").current()
     name = SeriesName("h200", "linear", "linear", "triton", "M=1,K=64", "cold", "speedup")
-    wide = step(name=name, good=commits[26], between=tuple(commits[27:37]))
+    wide = step(name=name, good=commits[26], between=tuple(commits[27:37]), commit=commits[32])
     narrow = altered(
         wide, series=replace(name, case="M=8,K=64"), good=commits[30], between=tuple(commits[31:35]), size=0.01
     )

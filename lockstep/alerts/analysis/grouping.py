@@ -1,7 +1,7 @@
 """Group the changes of one family on one machine whose commit ranges overlap into one alert.
 
 A commit that slows a kernel changes dozens of cases, and each case has a slightly different commit range. A reader
-wants one message for all of them. The range of the alert consists of the commits that the ranges of all cases share.
+wants one message for all of them. The range of the alert consists of the commits that the ranges of its cases share.
 """
 
 from __future__ import annotations
@@ -83,8 +83,10 @@ def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: 
     worst = members[0]
     topic: Topic = _TOPIC[worst.sense]
     leading = [member for member in members if member.sense == worst.sense]
+    # A series whose range lacks the likeliest place of the worst change may tell of another step.
+    same = [change for change in changes if worst.commit in change.between or change is worst]
     # An unknown range lists only measured commits, so it must not narrow a known range.
-    known = [change for change in changes if not change.unknown] or changes
+    known = [change for change in same if not change.unknown] or same
     narrowest = min(known, key=lambda change: len(change.between))
     shared = set.intersection(*(set(change.between) for change in known))
     commits = tuple(c for c in narrowest.between if c in shared) or narrowest.between
