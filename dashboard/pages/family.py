@@ -21,7 +21,6 @@ from dashboard.pages.family_trends import (
     chosen,
     opened,
     printed,
-    selected_cases,
     trends,
 )
 from dashboard.pages.parts import (
@@ -189,13 +188,12 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
 
     The charts show latency, speedup and roofline of all shapes. The error and the table are of the selected cases.
     """
-    keys, style_of = chosen(results, address)
+    keys, cases, style_of = chosen(results, address)
     commit = _newest(results, address.machine, keys)
     if commit is None or not style_of:
         return [html.P("Nothing to show: choose a variant and a cache state that was measured.", className="dim")]
     commit_rows = rows_at(results, address.machine, commit.hash)
     now = [row for row in map(commit_rows.get, keys) if row is not None]
-    cases = selected_cases(address, keys)
     timed = [row for row in now if row.latency]
     swept = sweep_axis(sorted({row.case for row in timed}, key=natural), cases[0]) if cases else None
     drawn: list[_Chart] = []

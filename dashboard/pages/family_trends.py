@@ -198,11 +198,10 @@ def trends(
 
     ``repo``: the git repository whose tags are the releases.
     """
-    keys, style_of = chosen(results, address)
+    keys, cases, style_of = chosen(results, address)
     commits = results.commits(address.machine)
     if not style_of or not address.quantities:
         return [html.P("Choose a variant and a quantity.", className="dim")]
-    cases = selected_cases(address, keys)
     shown = [key for key in keys if key.case in cases and key.variant in style_of]
     long = len(commits) > MARKED or len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
@@ -243,36 +242,29 @@ def trends(
                     columns if long else 0,
                 )
             drawn.append((figure, heading, f"{quantity.label} of {case} over the commits"))
-    return [_card(results, address, at, *parts) for at, parts in enumerate(drawn)]
+    cards = []
+    for at, (figure, heading, label) in enumerate(drawn):
+        chart: Any = html.P("No number at any commit.", className="dim empty")
+        if figure is not None:
+            figure = by_date(figure, commits) if address.axis == "date" else figure
+            chart = graph(sourced(figure, address.machine, commits), label, id={"type": "family-chart", "at": at})
+        cards.append(html.Figure([html.Figcaption(heading), chart], className="card"))
+    return cards
 
 
 def printed(results: Results, address: FamilyAddress) -> list[Any]:
     """Return the line that names suite, machine and variants on paper and in a snapshot, which have no controls."""
-    _, style_of = chosen(results, address)
+    *_, style_of = chosen(results, address)
     named = [part for name, style in style_of.items() for part in (" ", html.Span([swatch(style), name]))]
     return [mono(f"{address.suite} on {address.machine}"), *named]
 
 
-def _card(
-    results: Results, address: FamilyAddress, at: int, figure: Figure | None, heading: list[Any], label: str
-) -> Any:
-    commits = results.commits(address.machine)
-    chart: Any = html.P("No number at any commit.", className="dim empty")
-    if figure is not None:
-        figure = by_date(figure, commits) if address.axis == "date" else figure
-        chart = graph(sourced(figure, address.machine, commits), label, id={"type": "family-chart", "at": at})
-    return html.Figure([html.Figcaption(heading), chart], className="card")
-
-
-def chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], dict[str, Style]]:
-    """Return the keys of the machine, suite and cache state, and the styles of the selected variants."""
-    style_of = {
-        variant: style for variant, style in suite_styles(results, address.suite).items() if variant in address.variants
-    }
-    return [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2], style_of
-
-
-def selected_cases(address: FamilyAddress, keys: Iterable[SeriesKey]) -> list[str]:
-    """Return the selected cases. A benchmark without parameters has one case "", which needs no selection."""
-    existing = {case for _, _, _, case, _ in keys}
-    return [""] if existing == {""} else [case for case in address.cases[:MOST_CASES] if case in existing]
+def chosen(results: Results, address: FamilyAddress) -> tuple[list[SeriesKey], list[str], dict[str, Style]]:
+    """Return what the address selects: the keys of its machine, suite and cache state, its cases, and its variants'
+    styles. A benchmark without parameters has one case "", which needs no selection.
+    """
+    keys = [key for key in keys_of(results, address.suite, address.machine) if key.l2 == address.l2]
+    known = {key.case for key in keys}
+    cases = [""] if known == {""} else [case for case in address.cases[:MOST_CASES] if case in known]
+    styled = suite_styles(results, address.suite).items()
+    return keys, cases, {variant: style for variant, style in styled if variant in address.variants}

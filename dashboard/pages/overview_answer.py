@@ -155,7 +155,7 @@ def _worse(machine: str, statuses: Statuses) -> list[Any]:
 
 def _largest(statuses: Statuses, alerts: OpenAlerts) -> list[Any]:
     """Return the words that name the largest of these changes, with a link to its alert, or else to its series."""
-    largest = _place_of_largest(statuses)
+    largest = int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
     key, moved = statuses.rows.key_at(largest), float(statuses.moved[largest])
     name = f"{key.suite} {key.variant}".rstrip() + ("" if math.isnan(moved) else f" {change(moved)}")
     parts: list[Any] = [", the largest " if len(statuses) > 1 else ": "]
@@ -164,10 +164,6 @@ def _largest(statuses: Statuses, alerts: OpenAlerts) -> list[Any]:
     href = next((link(f"/alert/{number}") for number in told), SeriesAddress(*key).link())
     parts.append(html.A(name, href=href, className="link"))
     return [*parts, " at ", html.Span(key.case, className="mono"), f" {key.l2}".rstrip()] if key.case else parts
-
-
-def _place_of_largest(statuses: Statuses) -> int:
-    return int(np.argmax(np.nan_to_num(np.abs(statuses.worse))))
 
 
 def news(open_alerts: OpenAlerts, machine: str, now: int) -> list[Any]:

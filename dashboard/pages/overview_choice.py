@@ -12,7 +12,7 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.series_status import Statuses, reference, statuses
+from lockstep.compare.series_status import reference
 from lockstep.history.model import STATES, Benchmark, Commit
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -108,27 +108,21 @@ def chosen(
     return Choice(machine, l2, quantity, compared, findings.of_machine(results, machine), findings.thresholds)
 
 
-@remembered
-def of_choice(results: Results, choice: Choice) -> Statuses:
-    """Return the statuses of the chosen series."""
-    known = statuses(results, choice.machine, choice.since, choice.findings, choice.thresholds)
-    return known.select(_places(results, choice.machine, known.rows, choice.l2, choice.quantity))
-
-
 def measured_rows(results: Results, machine: str, l2: str, quantity: str) -> RowTable:
     """Return the newest rows of these series, without those that the machine cannot measure."""
     rows = newest_rows(results, machine)
-    rows = rows.select(_places(results, machine, rows, l2, quantity))
+    rows = rows.select(places(results, machine, rows, l2, quantity))
     return rows.select(rows.columns["state"] != STATES.index("na"))
 
 
-def _places(results: Results, machine: str, rows: RowTable, l2: str, quantity: str) -> NDArray[np.intp]:
+def places(results: Results, machine: str, rows: RowTable, l2: str, quantity: str) -> NDArray[np.intp]:
+    """Return the indices of the machine's rows in a cache state and of a quantity."""
     quantity = shown_quantity(results, machine, quantity)
     chosen = {name for name, benchmark in results.benchmarks.items() if quantity_of(benchmark) == quantity}
     series = rows.series_keys.series
     ranks = rows.columns["rank"].tolist()
-    places = (at for at, rank in enumerate(ranks) if series[rank].benchmark in chosen)
+    found = (at for at, rank in enumerate(ranks) if series[rank].benchmark in chosen)
     if l2 != "all":
         keys = rows.keys
-        places = (at for at in places if keys[at].l2 in ("", l2))
-    return np.fromiter(places, dtype=np.intp)
+        found = (at for at in found if keys[at].l2 in ("", l2))
+    return np.fromiter(found, dtype=np.intp)

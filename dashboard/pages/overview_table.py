@@ -12,14 +12,14 @@ from dash import Dash, Input, Output
 from numpy.typing import NDArray
 
 from dashboard.address import SeriesAddress
-from dashboard.pages.overview_choice import Choice, chosen, of_choice
+from dashboard.pages.overview_choice import Choice, chosen, places
 from dashboard.pages.parts import HINTS, in_browser
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.text import amount
 from lockstep.compare.number_format import whole
 from lockstep.compare.row import COPIED, STATE_LABELS
 from lockstep.compare.row_table import RowTable
-from lockstep.compare.series_status import Statuses
+from lockstep.compare.series_status import Statuses, statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
 from lockstep.history.model import STATES, Floats
@@ -265,7 +265,8 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
 @remembered
 def ordered(results: Results, choice: Choice) -> Statuses:
     """Return the statuses of the chosen series in the order of the table."""
-    return in_order(of_choice(results, choice))
+    known = statuses(results, choice.machine, choice.since, choice.findings, choice.thresholds)
+    return in_order(known.select(places(results, choice.machine, known.rows, choice.l2, choice.quantity)))
 
 
 def states_of(rows: RowTable) -> list[str]:
