@@ -57,8 +57,7 @@ def layout(service: AlertService | None, search: str) -> Any:
     return html.Main(
         [
             html.Div(
-                [html.H1("Alerts"), html.A("Feed", href=link("/feed.atom"), className="link")],
-                className="crumbs",
+                [html.H1("Alerts"), html.A("Feed", href=link("/feed.atom"), className="link")], className="crumbs"
             ),
             dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent"}}),
             folded(controls, kind="filters"),
@@ -71,11 +70,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService)
     """Add the callbacks that fill the table of alerts, and write the choices into the address."""
     chosen = [Input(f"alerts-{name}", "value") for name in KEYS]
 
-    @app.callback(
-        Output("alerts-list", "children"),
-        *chosen,
-        Input("version", "data"),
-    )
+    @app.callback(Output("alerts-list", "children"), *chosen, Input("version", "data"))
     def fill(
         state: str,
         family: str | None,

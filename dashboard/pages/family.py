@@ -16,25 +16,8 @@ from dashboard.charts.axes import sourced
 from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, quantity_links
-from dashboard.pages.family_trends import (
-    MOST_CASES,
-    chosen,
-    opened,
-    printed,
-    trends,
-)
-from dashboard.pages.parts import (
-    back_link,
-    count,
-    crumbs,
-    graph,
-    in_browser,
-    loading,
-    mono,
-    not_on,
-    table,
-    waiting,
-)
+from dashboard.pages.family_trends import MOST_CASES, chosen, opened, printed, trends
+from dashboard.pages.parts import back_link, count, crumbs, graph, in_browser, loading, mono, not_on, table, waiting
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import MachineFindings

@@ -50,12 +50,7 @@ _HEAD = (
 
 def layout() -> Any:
     """Return the machines page, which the callback of ``register`` fills."""
-    return html.Main(
-        [
-            crumbs("Machines", kind=""),
-            loading(html.Div(waiting(), id="machines-body")),
-        ]
-    )
+    return html.Main([crumbs("Machines", kind=""), loading(html.Div(waiting(), id="machines-body"))])
 
 
 def register(app: Dash, store: Store) -> None:
@@ -179,7 +174,7 @@ def _cells(health: MachineHealth, now: int) -> list[Any]:
 
 def _section(health: MachineHealth, figure: Figure | None, turns: Sequence[Turn]) -> list[Any]:
     parts: list[Any] = [
-        html.H2([mono(health.machine), html.Span(f" {_counted(health)}", className="dim")], id=_anchor(health)),
+        html.H2([mono(health.machine), html.Span(f" {_counted(health)}", className="dim")], id=_anchor(health))
     ]
     if figure:
         text = "Controls, kernels that no commit changes (copy, empty launch, matrix product): % of their median rate"

@@ -13,14 +13,7 @@ from dash.exceptions import PreventUpdate
 
 from dashboard.address import OverviewAddress
 from dashboard.pages.controls import choice, folded, menu, search_field
-from dashboard.pages.overview_answer import (
-    MOST_NEWS,
-    NO_ALERTS,
-    answer,
-    elsewhere,
-    news,
-    since_when,
-)
+from dashboard.pages.overview_answer import MOST_NEWS, NO_ALERTS, answer, elsewhere, news, since_when
 from dashboard.pages.overview_choice import (
     Choice,
     chosen,

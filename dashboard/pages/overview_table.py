@@ -246,13 +246,7 @@ def register_rows(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
     )
     def fill(
-        machine: str,
-        l2: str,
-        since: str,
-        quantity: str,
-        search: str | None,
-        visit: int | None,
-        _version: str | None,
+        machine: str, l2: str, since: str, quantity: str, search: str | None, visit: int | None, _version: str | None
     ) -> tuple[list[dict[str, Any]], str]:
         results = store.current()
         choice = chosen(results, findings, machine, l2, quantity, since, visit)

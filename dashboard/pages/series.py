@@ -29,13 +29,7 @@ from dashboard.pages.parts import (
     not_on,
     waiting,
 )
-from dashboard.pages.series_data import (
-    commit_table,
-    key_at,
-    offered_quantities,
-    series_commands,
-    view,
-)
+from dashboard.pages.series_data import commit_table, key_at, offered_quantities, series_commands, view
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
 from lockstep.alerts.database.alert_row import Tracked

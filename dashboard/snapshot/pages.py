@@ -19,14 +19,7 @@ from dashboard.address import CommitAddress, FamilyAddress, OverviewAddress, Ser
 from dashboard.pages import alert, alerts, commit, family, machines, overview
 from dashboard.pages.family_trends import opened, printed, trends
 from dashboard.pages.overview_answer import MOST_NEWS, news
-from dashboard.pages.overview_choice import (
-    TIME,
-    Choice,
-    chosen,
-    newest_first,
-    opening_machine,
-    shown_quantity,
-)
+from dashboard.pages.overview_choice import TIME, Choice, chosen, newest_first, opening_machine, shown_quantity
 from dashboard.pages.overview_families import by_family
 from dashboard.pages.overview_table import ordered
 from dashboard.pages.parts import commit_line, commit_link, crumbs, mono
