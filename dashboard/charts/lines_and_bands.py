@@ -82,7 +82,9 @@ def trend(
                 lines.append(_line(variant_rows, run, x, y, quantity, commits, shape, thinned))
                 lines += _dots(variant_rows, run, x, y, shape) if thinned and not thinned.marked else []
         for place in np.flatnonzero(variant_rows.columns["state"] == STATES.index("failed")).tolist():
-            failed.append((int(x[place]), _failed_text(variant_rows[place], commits[x[place]])))
+            row, commit = variant_rows[place], commits[x[place]]
+            reason = f"<b>{escape(variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
+            failed.append((int(x[place]), f"{reason}<br>{commit_line(commit)}"))
     extent = fitted(*map(np.concatenate, zip(*drawn, strict=True))) if drawn else None
     figure = finished([*bands, *lines], commits, quantity, extent, failed, scheme, marks, zoom, begin)
     if (thinned is None or thinned.marked) and rows.columns["same_work_as"].any():
@@ -289,11 +291,6 @@ def stroke(style: Style, scheme: Scheme) -> Figure:
         "marker": {"color": colour, "size": 6, "symbol": style.marker},
         "hovertemplate": "%{text}<extra></extra>",
     }
-
-
-def _failed_text(row: Row, commit: Commit) -> str:
-    reason = f"<b>{escape(row.variant)}</b> {STATE_LABELS[row.state]}<br>{wrapped(row.reason)}"
-    return f"{reason}<br>{commit_line(commit)}"
 
 
 def _crosses(failed: Sequence[tuple[int, str]], scheme: Scheme) -> Figure:

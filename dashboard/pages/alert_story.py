@@ -195,27 +195,20 @@ def _commits(notes: Iterable[CommitNote], alert: Alert) -> Any:
     for note in notes:
         address = CommitAddress(note.commit, alert.machine)
         text: list[Any] = [dcc.Link(mono(note.commit[:8]), href=address.link(), className="link"), " "]
-        text += [html.Span(f"{note.day} {note.author}", className="dim"), f" {note.subject}"]
+        text += [html.Span(f"{note.day} {note.author}".strip(), className="dim"), f" {note.subject}"]
         if note.files:
             text.append(html.Span([" ", mono(", ".join(note.files))], className="slower"))
         elif note.touches:
             text.append(html.Span(" touches the packages under test", className="dim"))
+        if note.commit == alert.before:
+            text.append(html.Span(" the last commit before the change", className="dim"))
         items.append(html.Li(text))
     return html.Ul(items, className="card commits")
 
 
 def _measured(alert: Alert, results: Results) -> Any:
     """Return the measured commits of a range that git does not know, and the last one before it."""
-    known = {commit.hash: commit for commit in results.commits()}
+    known = {commit.hash: (day(commit.date), commit.subject) for commit in results.commits()}
     listed = (*((alert.before,) if alert.before and not alert.known else ()), *alert.commits)[-_MOST_MEASURED:]
-    items = []
-    for commit in reversed(listed):
-        text: list[Any] = [
-            dcc.Link(mono(commit[:8]), href=CommitAddress(commit, alert.machine).link(), className="link")
-        ]
-        if stored := known.get(commit):
-            text += [" ", html.Span(day(stored.date), className="dim"), f" {stored.subject}"]
-        if commit == alert.before:
-            text.append(html.Span(" the last commit before the change", className="dim"))
-        items.append(html.Li(text))
-    return html.Ul(items, className="card commits")
+    notes = [CommitNote(commit, "", *known.get(commit, ("", ""))) for commit in reversed(listed)]
+    return _commits(notes, alert)

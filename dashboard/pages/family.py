@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -113,7 +113,8 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         if scheme is None:
             return no_update, no_update
-        results, address = store.current(), _address(suite, machine, cases, l2, quantities, variants, zoom, axis)
+        results, shown = store.current(), (tuple(quantities or ()), tuple(variants or ()), zoom_of(zoom or ""))
+        address = FamilyAddress(machine, suite, tuple(cases or ()), l2, *shown, axis)
         charts = trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
         return charts, printed(results, address)
 
@@ -134,7 +135,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         _: str | None,
         suite: str,
     ) -> Any:
-        address = _address(suite, machine, cases, l2, (), variants)
+        address = FamilyAddress(machine, suite, tuple(cases or ()), l2, variants=tuple(variants or ()))
         return no_update if scheme is None else latest(store.current(), address, scheme)
 
     charts = Input({"type": "family-chart", "at": ALL}, "relayoutData")
@@ -149,21 +150,6 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     )
     suite = State("family-suite", "data")
     in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, *view, suite)
-
-
-def _address(
-    suite: str,
-    machine: str,
-    cases: Sequence[str] | None,
-    l2: str,
-    quantities: Sequence[str] | None,
-    variants: Sequence[str] | None,
-    zoom: str | None = "",
-    axis: str = "",
-) -> FamilyAddress:
-    """Return the address that restores the values of the family page's controls. An empty control is ``None``."""
-    shown = {"quantities": tuple(quantities or ()), "variants": tuple(variants or ())}
-    return FamilyAddress(machine, suite, tuple(cases or ()), l2, **shown, zoom=zoom_of(zoom or ""), axis=axis)
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:

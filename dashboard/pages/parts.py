@@ -175,10 +175,13 @@ def commit_link(commit: Commit, machine: str = "") -> Any:
     )
 
 
-def in_browser(app: Dash, function: str, *dependencies: Any) -> None:
-    """Register a callback that runs in the browser: a function of ``assets/callbacks.js``, its output, its inputs."""
+def in_browser(app: Dash, function: str, *dependencies: Any, at_once: bool = False) -> None:
+    """Register a callback that runs in the browser: a function of ``assets/callbacks.js``, its output, its inputs.
+
+    ``at_once``: whether it also runs before an input changes.
+    """
     clientside: Any = app.clientside_callback
-    clientside(ClientsideFunction("lockstep", function), *dependencies, prevent_initial_call=True)
+    clientside(ClientsideFunction("lockstep", function), *dependencies, prevent_initial_call=not at_once)
 
 
 def loading(content: Any) -> Any:

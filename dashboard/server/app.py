@@ -22,7 +22,7 @@ from dashboard.auth.request_checks import RequestSecurity
 from dashboard.charts.theme import MANTINE
 from dashboard.pages import alert, alerts, commit, compare, family, machines, overview, series
 from dashboard.pages.overview_choice import opening_machine
-from dashboard.pages.parts import back_link, nothing_measured, notice, notice_of, waiting
+from dashboard.pages.parts import back_link, in_browser, nothing_measured, notice, notice_of, waiting
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import StateError
@@ -139,16 +139,12 @@ def create_app(
         # The title of a notice says what there is not.
         return shown, f"{said} · Lockstep" if (said := notice_of(shown)) else title, version
 
+    scheme = Input("scheme", "computedColorScheme"), State("colours", "data")
+    in_browser(app, "title", Output("title", "modified_timestamp"), Input("title", "data"), at_once=True)
+    in_browser(app, "colours", Output("colours", "data"), *scheme, at_once=True)
+    in_browser(app, "wide", Output("filters", "open"), Input("title", "data"), at_once=True)
+    in_browser(app, "visit", Output("visit", "data"), Input("now", "data"), at_once=True)
     clientside: Any = app.clientside_callback
-    clientside(ClientsideFunction("lockstep", "title"), Output("title", "modified_timestamp"), Input("title", "data"))
-    clientside(
-        ClientsideFunction("lockstep", "colours"),
-        Output("colours", "data"),
-        Input("scheme", "computedColorScheme"),
-        State("colours", "data"),
-    )
-    clientside(ClientsideFunction("lockstep", "wide"), Output("filters", "open"), Input("title", "data"))
-    clientside(ClientsideFunction("lockstep", "visit"), Output("visit", "data"), Input("now", "data"))
     clientside(ClientsideFunction("live", "shown"), Input("version", "data"))
     overview.register(app, store, findings, service)
     family.register(app, store, findings)
