@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +113,7 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         try:
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
-                releases = releases_of(args, say) or ()
-                report = (
-                    gate_script(asked_of(args, releases), say)
-                    if args.script
-                    else run(_request(conf, args, releases), say)
-                )
+                report = _report(conf, args, releases_of(args, say) or (), say)
         except RefError as error:
             say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
             return USAGE
@@ -129,9 +124,20 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         return EXIT[report.state]
 
 
+def _report(conf: Any, args: argparse.Namespace, releases: Sequence[Release], say: Callable[[str], None]) -> Report:
+    """Compare base and head, or two releases."""
+    if args.script:
+        return gate_script(asked_of(args, releases), say)
+    if all(release.pure for release in releases):
+        return run(_request(conf, args, releases), say)
+    if args.costs is not None or args.lock or args.l2 == "cold":
+        raise UsageError("releases of compiled code have a process each: leave out --costs, --lock and --l2 cold")
+    from lockstep.scripts.gate_suites import gate_suites  # imported here: it loads the compilers' side
+
+    return gate_suites(_request(conf, args, ()), releases, say)
+
+
 def _request(conf: Any, args: argparse.Namespace, releases: Sequence[Release]) -> Request:
-    if compiled := [release.name for release in releases if not release.pure]:
-        raise UsageError(f"one process cannot hold {' and '.join(compiled)}: compare them by a --script")
     packages = sorted({name for release in releases for name in release.packages})
     suites_by_name = load_suites(Path(conf.benchmark_dir))
     suites = [suite for name in args.family or suites_by_name for suite in pick_suites(suites_by_name, name)]

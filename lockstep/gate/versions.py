@@ -73,13 +73,16 @@ def version(repository: Path, name: str, packages: Sequence[str]) -> Iterator[Ve
 def _folder_of(name: str, repository: Path, packages: Sequence[str]) -> Iterator[Path]:
     """Provide a folder with a release, and with the packages of the working tree that the release does not have."""
     release = release_of(name)
-    others = [repository / top for top in packages if top not in release.packages and (repository / top).exists()]
+    names = [name for top in packages if top not in release.packages for name in (top, f"{top}.py")]
+    others = [repository / name for name in names if (repository / name).exists()]
     if not others:
         yield release.folder
         return
     with tempfile.TemporaryDirectory(prefix=TREE_PREFIX) as folder:
-        for path in [*others, *(release.folder / top for top in release.packages)]:
-            shutil.copytree(path, Path(folder, path.name))
+        shutil.copytree(release.folder, folder, dirs_exist_ok=True)
+        for path in others:
+            copy = shutil.copytree if path.is_dir() else shutil.copy
+            copy(path, Path(folder, path.name))
         yield Path(folder).resolve()
 
 

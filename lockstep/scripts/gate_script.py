@@ -17,7 +17,7 @@ from lockstep.machine_code.family_files import same_packages
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
 from lockstep.scripts.project import Project
-from lockstep.scripts.release_pair import APART, PairedRun
+from lockstep.scripts.release_pair import APART, LEAST, PairedRun
 from lockstep.scripts.script_lines import timing_lines
 
 #: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
@@ -59,9 +59,11 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         version(project.root, asked.base, project.contents) as base,
         version(project.root, asked.head, project.contents) as head,
     ):
-        say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(project)}")
+        say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(asked)}")
         plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
-        if not asked.apart and not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
+        if asked.apart:
+            plan = replace(plan, min_effect=max(plan.min_effect, LEAST))
+        elif not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
             plan = replace(plan, only_find=True)
         try:
             paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, SILENCE_S, say)
@@ -126,10 +128,12 @@ def _ends_early_alone(plan: Plan, say: Callable[[str], None]) -> bool:
     return bool(alone.trouble or alone.died or alone.errors or alone.refused.get(HEAD))
 
 
-def _what(project: Project) -> str:
-    if project.own:
+def _what(asked: Asked) -> str:
+    if asked.apart:
+        return "each in a process of its own"
+    if asked.project.own:
         return "which imports no package of its repository, so each version runs its own script"
-    return f"with {', '.join(project.packages)} from each version"
+    return f"with {', '.join(asked.project.packages)} from each version"
 
 
 def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:

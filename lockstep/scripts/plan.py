@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 BASE, HEAD = "base", "head"
@@ -22,6 +23,21 @@ class Side:
 
     root: str
     file: str
+
+
+@dataclass(frozen=True)
+class SuitePoints:
+    """What ``lockstep.scripts.suite_script`` times.
+
+    Attributes:
+        root, packages: folder of the working tree's packages, and their names.
+        points: suite, variant and case of each call.
+    """
+
+    benchmark_dir: Path
+    root: Path
+    packages: tuple[str, ...]
+    points: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)

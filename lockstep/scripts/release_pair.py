@@ -88,7 +88,7 @@ class PairedRun:
     """A comparison of two releases by a script.
 
     Attributes:
-        plan: the settings; its sides are the releases.
+        plan: the settings; its sides are the releases. ``min_effect`` should be at least ``LEAST``.
         names: the name of each release, by side; its packages are in the side's root.
     """
 
@@ -181,7 +181,7 @@ class PairedRun:
                         outcome.extra.append(verdict)
         done = tuple(number for number, label in enumerate(calls[HEAD]) if label not in calls[BASE])
         chosen = sorted(replace(self.plan, done=done, least_s=2 * LEAST_S).chosen(calls[HEAD]))
-        least = max(self.plan.min_effect, LEAST)
+        least = self.plan.min_effect
         self._test = Test(least, 1 - self.plan.confidence, max(1, len(chosen)), max(MOST_SAME, least))
         return [calls[HEAD][number] for number in chosen]
 
@@ -193,7 +193,7 @@ class PairedRun:
             file: where base writes its outputs.
         """
         trial, deadline = (
-            self._trials.setdefault(label, Trial(self._test, "pairs of epochs")),
+            self._trials.setdefault(label, Trial(self._test, "pairs")),
             time.monotonic() + seconds,
         )
         self._places[label] = tuple(pair.at[HEAD]["place"])

@@ -8,11 +8,20 @@ from typing import Any
 
 from lockstep.gate.after_import import after_import
 from lockstep.scripts.taken_calls import Hook
-from lockstep.scripts.timers import fla, flashinfer, liger, tilelang, torch_inductor, torch_timer, triton_testing
+from lockstep.scripts.timers import (
+    fla,
+    flashinfer,
+    liger,
+    suites,
+    tilelang,
+    torch_inductor,
+    torch_timer,
+    triton_testing,
+)
 
 #: The stand-ins. Each has ``MODULES``, the names of the modules that hold its timers ("*.utils" stands for any module
 #: whose last part is "utils"), and ``install``, which replaces the timers of such a module, or leaves it alone.
-TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, torch_inductor, flashinfer, tilelang, liger, fla)
+TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, torch_inductor, flashinfer, tilelang, liger, fla, suites)
 
 
 def install(hook: Hook) -> None:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from project import make_project
 from verb import run_verb
 from wheels import make_wheel
 
@@ -119,3 +120,51 @@ def test_a_range_names_base_and_head(gated, words):
     status, _, told = gated(BASE, BASE, *words)
     assert status == 4
     assert "--package pace==1.0..1.1 names base and head: leave out --base" in told.out
+
+
+SUITE = """
+    from lockstep import Cost, Suite, grid, variant
+
+
+    class Scale(Suite):
+        baseline = "plain"
+        cases = quick = grid(M=[64])
+
+        def draw(self, new, M):
+            return {"x": new.normal(M, M, dtype="float32")}
+
+        def reference(self, x):
+            return 2 * x.double()
+
+        def cost(self, M):
+            return Cost(M * M, 8 * M * M)
+
+        @variant
+        def plain(self, x):
+            return 2 * x
+
+        @variant
+        def scale(self, x):
+            import pace
+
+            return pace.scale(x)
+"""
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_suites_compare_releases_beside_the_packages_of_the_repository(gated, tmp_path, compiled):
+    project = make_project(tmp_path / "project")
+    project.write("benchmarks/paced.py", SUITE)
+    for number, code in (("1.0", BASE), ("1.1", HEAD)):
+        make_wheel(tmp_path / "wheels", "pace", number, code, compiled=compiled)
+    asked = ["--package", "pace==1.0..1.1", "--family", "paced", "--variant", "scale"]
+    done = project.lockstep("gate", *asked, "--quick", "--budget", "20s", "--json", "report.json")
+    report = json.loads((project.root / "report.json").read_text())
+    if outcomes(report) == {"scale": "unsure"}:
+        pytest.skip("too busy to tell")
+    assert outcomes(report) == {"scale": "slower"}, done.stdout
+    assert done.returncode == 1
+    assert report["cases"][0]["key"] | {"quantity": ""} == {
+        "suite": "paced", "variant": "scale", "case": "M=64", "l2": "warm", "quantity": ""
+    }  # fmt: skip
+    assert "to repeat the worst case: lockstep gate --base pace==1.0 --head pace==1.1 --family paced" in done.stdout
