@@ -15,6 +15,8 @@ from asv.commands import Command
 from asv.console import log
 
 from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
+from lockstep.commands.bisect_releases import add_package_options, bisect_package
+from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import load_config, open_store, repository
 from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.shared_options import tuned_file
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
-    """Find the first bad commit of an alert.
+    """Find the first bad commit of an alert, or the first bad release of a package.
 
     Measure both ends of the alert's range on this machine, then halve the range until one commit is left. All commits
     are measured with the current benchmark definition and toolchain. The working tree is not touched. Exit status: 0
@@ -44,16 +46,23 @@ class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the verb to its parser."""
-        parser.add_argument("alert", type=alert_number, help="number of the alert, as `lockstep alerts list` shows it")
+        parser.add_argument(
+            "alert", type=alert_number, nargs="?", help="number of the alert, as `lockstep alerts list` shows it"
+        )
         parser.add_argument("--quick", action="store_true", help="measure each commit briefly, for a large change")
         add_shards_option(parser, "measure on several GPUs at once")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         add_sources(parser)
         add_state(parser)
+        add_package_options(parser)
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Check the alert and its range first, without asv's configuration; then run the verb."""
+        if (args.alert is None) == (args.package is None):
+            raise UsageError("bisect needs the number of an alert, or --package 'liger-kernel==0.5.0..0.6.4'")
+        if args.package:
+            return bisect_package(None, args) if args.script else int(super().run_from_args(args))
 
         def run(args: argparse.Namespace) -> int:
             refused = _refused(args)
@@ -64,7 +73,8 @@ class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Bisect, print the result, and store it in the alert's log."""
-
+        if args.package:
+            return bisect_package(conf, args)
         return run_verb(lambda args: _run(conf, args), args)
 
 

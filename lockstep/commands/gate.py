@@ -113,7 +113,7 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         try:
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
-                report = _report(conf, args, releases_of(args, say) or (), say)
+                report = compare(conf, args, say)
         except RefError as error:
             say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
             return USAGE
@@ -124,8 +124,13 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         return EXIT[report.state]
 
 
-def _report(conf: Any, args: argparse.Namespace, releases: Sequence[Release], say: Callable[[str], None]) -> Report:
-    """Compare base and head, or two releases."""
+def compare(conf: Any, args: argparse.Namespace, say: Callable[[str], None]) -> Report:
+    """Compare base and head, or two releases, as the options say.
+
+    Raises:
+        RefError, UsageError, ToolchainError: base or head is not a version.
+    """
+    releases = releases_of(args, say) or ()
     if args.script:
         return gate_script(asked_of(args, releases), say)
     if all(release.pure for release in releases):

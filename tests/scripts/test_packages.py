@@ -168,3 +168,22 @@ def test_suites_compare_releases_beside_the_packages_of_the_repository(gated, tm
         "suite": "paced", "variant": "scale", "case": "M=64", "l2": "warm", "quantity": ""
     }  # fmt: skip
     assert "to repeat the worst case: lockstep gate --base pace==1.0 --head pace==1.1 --family paced" in done.stdout
+
+
+def test_bisect_names_the_first_release_that_is_wrong(gated, tmp_path, capfd):
+    gated(BASE, BASE, "--base", "main")  # only the fixture's settings
+    wrong = BASE.replace("x / 2", "x / 3")
+    for number, code in {"1.0": BASE, "1.1": BASE, "1.2": wrong}.items():
+        make_wheel(tmp_path / "wheels", "pace", number, code.replace("1.0", number))
+    options = ["--script", "bench.py", "--package", "pace==1.0..1.2", "--quick", "--variant", "norm"]
+    status = run_verb("bisect", *options, "--budget", "3s")
+    told = capfd.readouterr()
+    assert status == 0, told.err
+    assert told.out.startswith(
+        "the first bad release is pace==1.2, compared with pace==1.1:\n  bench norm - warm: failed"
+    )
+
+
+def test_bisect_needs_an_alert_or_a_package(capfd):
+    assert run_verb("bisect") == 4
+    assert "bisect needs the number of an alert, or --package" in capfd.readouterr().out

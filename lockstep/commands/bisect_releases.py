@@ -1,0 +1,83 @@
+"""``lockstep bisect --package``: which release of a package made calls slower or wrong?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lockstep.commands.cli import UsageError
+from lockstep.commands.gate import Gate, compare
+from lockstep.gate.bisect_releases import FirstBad, ReleaseSearch
+from lockstep.gate.model import SeriesKey
+from lockstep.gate.report.report import Report, headline
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
+from lockstep.processes.toolchain.releases import releases
+from lockstep.record.console import line_console
+from lockstep.record.shared_fields import finite
+
+#: Options that are those of ``lockstep gate``.
+_OPTIONS = ("script", "family", "case", "variant", "budget", "min_effect", "quick")
+
+
+def add_package_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--package`` and the options of the gate that select and limit what is compared."""
+    parser.add_argument(
+        "--package",
+        metavar="liger-kernel==0.5.0..0.6.4",
+        help="in place of an alert: find the release that made calls slower or wrong; the options below go with it",
+    )
+    gate = argparse.ArgumentParser(add_help=False)
+    Gate.add_options(gate)
+    for action in gate._actions:
+        if action.dest in _OPTIONS and action.dest != "quick":
+            parser._add_action(action)
+
+
+def bisect_package(conf: Any, args: argparse.Namespace) -> int:
+    """Search the releases of a range, print what was found, and return the exit status.
+
+    Raises:
+        UsageError: the text is not a range of releases.
+    """
+    say = line_console(stderr=True).print
+
+    def of(low: str, high: str, keys: Sequence[SeriesKey]) -> Report:
+        gate = argparse.ArgumentParser(add_help=False)
+        Gate.add_options(gate)
+        asked = gate.parse_args([])
+        vars(asked).update({name: getattr(args, name) for name in _OPTIONS}, base=low, head=high)
+        if keys:
+            asked.case, asked.variant = (
+                [*dict.fromkeys(names)] for names in zip(*((k.case, k.variant) for k in keys), strict=True)
+            )
+            asked.family = [] if args.script else [*dict.fromkeys(key.suite for key in keys)]
+        return compare(conf, asked, say)
+
+    try:
+        search = ReleaseSearch(releases(args.package), of, say)
+        ends = search.run()
+    except UnknownToolchain as error:
+        raise UsageError(str(error)) from error
+    except ToolchainError as error:
+        say(str(error))
+        return BROKEN
+    sentences = [_sentence(found) for found in search.found] or [headline(ends)]
+    if args.json:
+        rows = [finite(asdict(found)) for found in search.found]
+        print(json.dumps({"first_bad": [found.release for found in search.found], "found": rows, "told": sentences}))
+    else:
+        print("\n".join(sentences))
+    return OK if search.found else BROKEN if ends.state in ("infrastructure", "interrupted") else BAD_NEWS
+
+
+def _sentence(found: FirstBad) -> str:
+    lines = [f"the first bad release is {found.release}, compared with {found.before}:"]
+    for verdict in found.verdicts:
+        change = f"{verdict.change.value:+.2%}" if verdict.change else ""
+        told = filter(None, (verdict.outcome, change, verdict.reason, *verdict.code[:1]))
+        lines.append(f"  {verdict.key}: {'; '.join(told)}")
+    return "\n".join(lines)
