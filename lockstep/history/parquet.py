@@ -40,6 +40,9 @@ _TYPES: Mapping[Kind, str] = {
     "samples": "DOUBLE[]",
 }
 
+#: The value that stands for "unknown" where it is not 0.
+_BLANKS: Mapping[Kind, str] = {"number": "'NaN'", "text": "''", "samples": "[]"}
+
 #: Every row counts for the type of a column of lists. Rows that do not fit in memory are sorted on disk.
 _SETTINGS = {"threads": "1", "memory_limit": "160MB", "pandas_analyze_sample": str(2**31)}
 
@@ -110,7 +113,10 @@ def write_part(parts: Path, folder: str, points: Mapping[str, NDArray[Any]], *qu
     Raises:
         OSError: the part cannot be written.
     """
-    columns = (f"{name if name in points else 'NULL'}::{_TYPES[kind]} AS {name}" for name, kind in COLUMNS.items())
+    columns = (
+        f"{name if name in points else _BLANKS.get(kind, '0')}::{_TYPES[kind]} AS {name}"
+        for name, kind in COLUMNS.items()
+    )
     select, *parameters = query or [f"SELECT {', '.join(columns)} FROM points"]
     # The part's name contains a digest of the folder's name, which may contain any character.
     mark = blake2b(folder.encode(), digest_size=6).hexdigest()

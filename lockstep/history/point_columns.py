@@ -21,8 +21,7 @@ DTYPES: Mapping[Kind, Any] = {
     "time": np.int64,
     "number": np.float64,
 }
-#: Every column of a part, with its kind. Unknown numbers are NaN, unknown counts and times 0, and unknown texts "". If
-#: no file of the part has a column, all of its values are null.
+#: Every column of a part, with its kind. Unknown numbers are NaN, unknown counts and times 0, and unknown texts "".
 COLUMNS: Mapping[str, Kind] = {
     "series": "key",
     "run": "count",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lockstep.history.cache_folder import StoreError
 from lockstep.history.model import STATES, Floats, Ints
 from lockstep.history.parquet import PartChecks
-from lockstep.history.point_columns import BLANKS, COLUMNS, DTYPES, Kind
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.repeats import averaged
 from lockstep.timing.intervals import standard_error
 
@@ -139,9 +139,7 @@ class Reader:
             span = f"series BETWEEN {min(series)} AND {max(series)}"
             condition = f"{span} AND run IN ({_listed(source.ids.tolist())})"
         sql = f"SELECT {', '.join(names)} FROM read_parquet(?) WHERE {condition}"
-        stored = self._ask(sql, source)
-        # Convert one column at a time, so that memory never holds two copies of all columns.
-        columns = {name: _filled(stored.pop(name), COLUMNS[name]) for name in tuple(stored)}
+        columns = self._ask(sql, source)
         kept = np.flatnonzero(np.isin(columns["series"], series)) if few else np.arange(len(columns["run"]))
         return source.in_order(columns, kept)
 
@@ -179,11 +177,15 @@ class Reader:
         for part in source.parts:
             self._checks.verify(part)
         try:
-            return self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
+            rows = self._cursor().execute(sql, [list(map(str, source.parts)), *parameters]).fetchnumpy()
         except duckdb.Error as error:
             for part in source.parts:  # perhaps a part was deleted or damaged meanwhile
                 self._checks.verify(part)
             raise StoreError(f"DuckDB cannot query the cache {source.folder.parent}: {error}") from error
+        # DuckDB stores a NaN of NumPy as null.
+        return {
+            name: np.ma.filled(values, np.nan) if values.dtype == float else values for name, values in rows.items()
+        }
 
 
 def errors(column: Mapping[str, NDArray[Any]]) -> Floats:
@@ -203,23 +205,6 @@ def log_ratios(column: Mapping[str, NDArray[Any]]) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs: Floats = np.log(column["ratio"])
     return logs
-
-
-def _filled(values: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """Return a column with each null replaced by the value that stands for "unknown" in a column of this kind."""
-    missing = np.ma.getmaskarray(values)
-    if kind not in ("text", "samples"):
-        return np.ma.filled(values.astype(DTYPES[kind]), BLANKS[kind])
-    filled = np.empty(len(values), dtype=object)
-    filled.fill(BLANKS[kind])
-    data = np.ma.getdata(values)
-    if kind == "text":
-        filled[~missing] = data[~missing]
-        return filled
-    # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
-    for place in np.flatnonzero(~missing).tolist():
-        filled[place] = data[place]
-    return filled
 
 
 def _among(series: Sequence[int]) -> str:
