@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 import secrets
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,10 @@ from lockstep.processes.toolchain import ToolchainError
 from lockstep.processes.toolchain.release import Release
 from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
-from lockstep.suite.definition import CACHE_STATES, Suite
+from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.selection import match_labels, pick_suites
-from lockstep.suite.thresholds import FILE, read_thresholds
+from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
 SILENCE_S = 60.0
@@ -115,9 +116,15 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
             with sigterm_interrupts():
                 report = compare(conf, args, say)
         except RefError as error:
-            say(f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)")
+            mistake = f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)"
+            _write_mistake(mistake, args.markdown)
+            say(mistake)
             return USAGE
+        except (UsageError, SuiteError, ThresholdsError) as error:
+            _write_mistake(str(error), args.markdown)
+            raise
         except ToolchainError as error:
+            _write_mistake(str(error), args.markdown)
             say(str(error))
             return BROKEN
         _write_report(report, args)
@@ -195,6 +202,13 @@ def _write_report(report: Report, args: argparse.Namespace) -> None:
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and (not args.markdown or args.markdown.resolve() != Path(summary).resolve()):
         append_summary(report, Path(summary))
+
+
+def _write_mistake(text: str, file: Path | None) -> None:
+    """Append to the Markdown of a run without a report why there is none."""
+    if file:
+        with file.open("a", encoding="utf-8") as report:
+            report.write(f"Nothing was compared:\n\n{textwrap.indent(text, ' ' * 4)}\n")
 
 
 def _pull_request() -> list[str]:

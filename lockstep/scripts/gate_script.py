@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def _place(file: str, project: Project, plan: Plan) -> str:
 
 def _ends_early_in_head(outcome: Outcome) -> bool:
     """Return whether head's script ended early, and base's did not."""
-    return bool(outcome.calls and outcome.errors.get(HEAD) and not outcome.errors.get(BASE))
+    return bool(outcome.errors.get(HEAD) and not outcome.errors.get(BASE))
 
 
 def _ends_early_alone(plan: Plan, say: Callable[[str], None]) -> bool:
@@ -174,10 +174,10 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
         f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
         for reason, points in alike.items()
     ]
-    whose = "{}'s script" if BASE in plan.sides else "the script"
     lines += [
-        f"{whose.format(side)} ended early, so later calls were not taken: {error}"
-        for side, error in outcome.errors.items()
+        f"{whose} ended early, so later calls were not taken: {error}"
+        for error, whose in _whose(plan, outcome)
+        if error not in outcome.trouble
     ]
     if outcome.apart:
         lines.append(
@@ -185,6 +185,19 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
             f" early ({outcome.apart}); alone it does not"
         )
     return lines
+
+
+def _whose(plan: Plan, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield each error that ended a script early, and whose script it was, unless the report tells it elsewhere."""
+    head, base = (outcome.errors.get(side, "") for side in (HEAD, BASE))
+    if BASE not in plan.sides:
+        yield from [(head, "the script")] if head else ()
+    elif head and head == base and outcome.calls:
+        yield head, "both scripts"
+    elif base and base != head:
+        yield base, "base's script"
+        # Where base's script does not end, a row tells of head's; without a call the trouble does.
+        yield from [(head, "head's script")] if head and outcome.calls else ()
 
 
 def _labels(calls: Sequence[tuple[str, str]]) -> str:
@@ -198,6 +211,10 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
     """Return why a script gives no call at all; "" if it gives some."""
     if outcome.calls:
         return "" if plan.selected(outcome.calls) else f"no call matches --case and --variant: {_labels(outcome.calls)}"
+    if outcome.apart:
+        return "one process cannot hold both versions"
+    if _ends_early_in_head(outcome):
+        return ""
     if error := outcome.errors.get(HEAD):
         return f"the script ended before its first timed call: {error}{_remedy(error, outcome)}"
     own = timing_lines(Path(plan.sides[HEAD].file))

@@ -169,16 +169,15 @@ class PairedRun:
         calls = {side: pair.calls(side) for side in pair.workers}
         outcome.calls = calls[HEAD]
         outcome.errors = {side: found["errors"][HEAD] for side, found in pair.found.items() if found["errors"][HEAD]}
+        if calls[HEAD] and not calls[BASE] and (error := outcome.errors.get(BASE)):
+            outcome.trouble = f"{self.names[BASE]}: the script ended before its first timed call: {error}"
         for side, other in ((HEAD, BASE), (BASE, HEAD)):
-            selected = [calls[side][number] for number in self.plan.selected(calls[side])]
-            for label in selected if not outcome.errors.get(other) else ():
-                if label not in calls[other]:
-                    what: Any = "new" if side == HEAD else "removed"
-                    verdict = Verdict(self._key(label), what, f"the script makes no such call with {self.names[other]}")
-                    if side == HEAD:
-                        outcome.verdicts[calls[HEAD].index(label)] = verdict
-                    else:
-                        outcome.extra.append(verdict)
+            lacks = f"the script makes no such call with {self.names[other]}"
+            for label in (calls[side][number] for number in self.plan.selected(calls[side])):
+                if label not in calls[other] and side == HEAD:
+                    outcome.verdicts[calls[HEAD].index(label)] = Verdict(self._key(label), "new", lacks)
+                elif label not in calls[other] and not outcome.errors.get(HEAD):
+                    outcome.extra.append(Verdict(self._key(label), "removed", lacks))
         done = tuple(number for number, label in enumerate(calls[HEAD]) if label not in calls[BASE])
         chosen = sorted(replace(self.plan, done=done, least_s=2 * LEAST_S).chosen(calls[HEAD]))
         least = self.plan.min_effect

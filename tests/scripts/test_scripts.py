@@ -1,9 +1,11 @@
 """Other projects' benchmark scripts, unchanged, by the verbs of the command line. Times are not judged."""
 
 import json
+import re
 import subprocess
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -220,7 +222,9 @@ def test_a_script_that_ends_early_in_both_versions_breaks_no_gate(project, fails
     report = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0)
     early = [case for case in report.cases if case.key.variant == "(script)"]
     assert [case.outcome for case in early] == (["failed"] if fails == "head" else [])
-    assert any("head's script ended early" in note for note in report.notes)
+    told = [*report.notes, *(case.reason for case in report.cases), report.trouble]
+    [error] = [text for text in told if "needs another device" in text or "has no attribute 'limit'" in text]
+    assert error.startswith({"both": "both scripts ended early, so later", "head": "head's script ends early"}[fails])
 
 
 @pytest.mark.parametrize(
@@ -239,8 +243,16 @@ def test_a_script_that_ends_early_in_both_versions_breaks_no_gate(project, fails
 def test_a_script_that_ends_before_its_first_call_says_where_and_what_to_do(project, line, words):
     text = ENDS_EARLY.replace("    for rows", f"    {line}\n    for rows")
     folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": text})
-    trouble = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0).trouble
-    assert words in trouble
+    report = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0)
+    assert words in report.trouble
+    assert not report.notes, "the trouble tells it"
+
+
+@pytest.mark.parametrize("words", [["--script", "gone.py"], ["--script", "benchmarks/bench_norm.py", "--base", "gone"]])
+def test_a_mistake_in_the_command_is_told_in_the_markdown_too(project, monkeypatch, words):
+    monkeypatch.chdir(project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT}))
+    assert run_verb("gate", *words, "--markdown", "report.md") == 4
+    assert re.match(r"Nothing was compared:\n\n    .*gone", Path("report.md").read_text())
 
 
 def test_every_timer_hands_over_its_closure(project):
