@@ -49,9 +49,9 @@ _LOOK_AGAIN = (5, 8, 12, 20, 32, 48, 64, 96)
 _NEAR = 10
 #: A change is located where the probability within this many points is greatest.
 _NEARBY = 2
-#: Assumed share of the changes whose first point lies at neither level (about a tenth in the histories of other
-#: projects, taken twice to be safe), and the log odds from which such a point is in the range.
-_PARTIAL, _IN_RANGE = 0.2, math.log(0.025 / 0.975)
+#: Assumed share of the changes whose first point lies at neither level: about a tenth in the histories of other
+#: projects, taken twice to be safe.
+_PARTIAL = 0.2
 #: Number of points beside a change whose scatter counts.
 _BESIDE = 30
 #: The points beside a change are noisier than the series from this ratio of variances on. Their variance is then taken
@@ -246,11 +246,12 @@ class _Block:
         y, variance = self.y[place, : point + 1], self.variance[place, : point + 1]
         low, high = max(begin + 1, at - _NEAR), min(point - RUN + 1, at + _NEAR)
         levels = np.median(y[max(begin, at - _BESIDE) : at]), np.median(y[at : at + _BESIDE])
-        old, new = (
-            np.minimum((y[low : high + 1] - level) ** 2 / variance[low : high + 1], GATE**2) for level in levels
-        )
+        old, new = (_bounded((y[low : high + 1] - level) ** 2 / variance[low : high + 1]) for level in levels)
+        # The first point of a change may lie at neither level, anywhere between or beyond them.
+        apart = np.abs(levels[1] - levels[0]) / np.sqrt(variance[low : high + 1])
+        partial = -2 * np.log(_PARTIAL * math.sqrt(2 * math.pi) / (2 * np.maximum(apart, GATE)))
         # A change at ``low + i`` leaves the points before it at the old level.
-        cost = np.append(0.0, np.cumsum(old - new)[:-1])
+        cost = np.append(0.0, np.cumsum(old - new)[:-1]) + np.minimum(partial - new, 0.0) * (apart > GATE)
         share = np.exp((cost.min() - cost) / 2)
         share /= share.sum()
         nearby = np.convolve(share, np.ones(2 * _NEARBY + 1))[_NEARBY : _NEARBY + share.size]
@@ -258,11 +259,9 @@ class _Block:
         found = low + int(np.where(nearby > 0.95 * nearby.max(), share, -1.0).argmax())
         grown = np.cumsum(share)
         earliest, latest = low + int((grown >= 0.025).argmax()), low + int((grown >= 0.975).argmax())
-        # The point before may belong to the change and lie at neither level, anywhere between or beyond them.
-        before, after = (y[found - 1 : found + 1] - levels[0]) / np.sqrt(variance[found])
-        odds = math.log(_PARTIAL * math.sqrt(2 * math.pi) / (2 * max(abs(after), 1.0))) + before * before / 2
-        between = found - 1 > begin and odds > _IN_RANGE
-        return found, min(earliest, found - int(between)), max(latest, found)
+        # Where the first point lies far from the new level, the next one may bring the rest.
+        rest = abs(y[found] - levels[1]) > max(abs(levels[1] - levels[0]) / 4, GATE * math.sqrt(variance[found]))
+        return found, min(earliest, found), max(latest, found + int(rest))
 
     def _add_plain(self, place: int, point: int, points: int) -> None:
         """Report a plain step, unless it is reported. A change close to it is moved to its place.
@@ -329,6 +328,11 @@ def threshold(before: float, after: float) -> float:
     """Return the log odds at which a change is reported that has these numbers of points on its sides."""
     harmonic = before * after / (before + after)
     return EVIDENCE - PATIENCE * math.log(harmonic / RUN)
+
+
+def _bounded(squares: Floats) -> Floats:
+    """Return squared distances, of which those of outliers grow slowly: a point at neither level is of the nearer."""
+    return np.where(squares > GATE**2, GATE**2 + 2 * np.log(np.maximum(squares, 1.0) / GATE**2), squares)
 
 
 def _scatter(points: Floats, usual: float) -> float:

@@ -42,7 +42,17 @@ class TestFirstPoint:
         values = [4.312, 4.3106, 4.3153, 4.5505, 4.9951, 5.0577, 5.0588, 5.0559]
         (change,) = analyse(Trend(values, [3e-4, 5e-4, 4e-4, 5e-4, 5e-4, 9e-4, 9e-4, 9e-4])).changes
         assert change.index == 3
-        assert (change.earliest in (2, 3), change.latest) == (True, 5)
+        assert change.earliest in (2, 3)
+        assert change.latest in (4, 5)
+
+    def test_nearer_to_the_new_level_is_the_end_of_the_range(self):
+        """newton-physics/newton's time_notify_joint_dof_properties on one machine with Windows, in µs."""
+        values = [
+            *(160.7, 158.6, 160.6, 241.8, 241.3, 241.8, 242.8, 242.8, 243.8, 243.8, 241.8, 324.9, 325.5, 330.7, 331.0),
+            *(621.2, 618.0, 635.2, 640.4, 659.5, 637.6),
+        ]
+        found = [(one.earliest, one.index, one.latest) for one in analyse(Trend(values)).changes]
+        assert found == [(3, 3, 3), (11, 11, 11), (15, 15, 15)]
 
     def series(self, generator, errors, odd):
         length, spread = int(generator.integers(20, 201)), log_uniform(generator, 0.0005, 0.03)
@@ -69,7 +79,7 @@ class TestFirstPoint:
         assert np.mean([change.earliest <= at <= change.latest for at, change in found]) >= 0.95
         widths = [change.latest - change.earliest + 1 for _, change in found]
         assert np.median(widths) <= (2 if odd else 1)
-        assert np.quantile(widths, 0.9) <= 3
+        assert np.quantile(widths, 0.9) <= 2
 
 
 class TestEarly:
