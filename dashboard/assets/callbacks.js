@@ -3,7 +3,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
   lockstep: {
     title: (title) => {
       document.title = title || "Lockstep";
-      lockstepPath = location.pathname;
+      lockstepShown = { path: location.pathname, search: location.search };
       lockstepActed = false;
       // An alert's page belongs to the alerts. Pages below the overview have their own link back.
       const path = location.pathname.replace(/\/alert\/[^/]*$/, "/alerts");
@@ -86,12 +86,19 @@ function lockstepAddress(page, query) {
   const begun = lockstepActed && location.pathname === root + page.slice(1) && Date.now() - lockstepStep > 1000;
   history[begun ? "pushState" : "replaceState"](history.state, "", address);
   lockstepStep = Date.now();
+  lockstepShown.search = location.search;
   return dash_clientside.no_update;
 }
 
-// Back to other choices of the same page: dcc.Location builds a page only for another path.
-let lockstepPath = location.pathname;
-window.addEventListener("popstate", () => location.pathname === lockstepPath && location.reload());
+// Back to other choices of the same page: dcc.Location builds a page only for another path. A link to a part of the page
+// keeps the choices.
+let lockstepShown = { path: location.pathname, search: location.search };
+window.addEventListener("popstate", () => {
+  if (location.pathname === lockstepShown.path && location.search !== lockstepShown.search) location.reload();
+});
+
+// What is typed into a menu replaces the menu's text.
+document.addEventListener("click", ({ target }) => target.matches(".mantine-Select-input") && target.select());
 
 // Show the list of keys after "?" or a click on its button.
 function lockstepKeys() {

@@ -368,6 +368,8 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         card.get_by_role("button", name="Copy as Markdown").click()
         card.get_by_role("button", name="Copied").wait_for()
         assert page.evaluate("navigator.clipboard.readText()").startswith("| When (UTC) | Who | What | Why |\n| --- |")
+        page.evaluate("document.body.dataset.kept = 'yes'")
+        page.get_by_role("link", name="Act on this alert").click()
         reason = page.get_by_role("textbox", name="Reason or comment")
         page.get_by_role("button", name="Mute").click()
         page.get_by_text("Write it here.").wait_for()
@@ -376,6 +378,7 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         page.get_by_text(f"Alert {one.id} is acknowledged.").wait_for()
         page.get_by_role("cell", name=NAME).wait_for()
         assert here.service.alerts.alert(one.id).state == "acknowledged"
+        assert page.evaluate("document.body.dataset.kept") == "yes", "a link to a part of the page loads nothing"
         page.set_viewport_size({"width": 390, "height": 844})
         page.reload()
         page.locator(".js-plotly-plot .points path").first.wait_for()
