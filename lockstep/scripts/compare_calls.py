@@ -23,8 +23,8 @@ from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
 from lockstep.timing.checks.check import brief
-from lockstep.timing.controls import Controls
-from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.device import DeviceLost
+from lockstep.timing.instruments import Instruments
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
@@ -53,7 +53,7 @@ class Limits:
 
 
 @dataclass
-class CallComparer:
+class CallComparer(Instruments):
     """Compares pairs of timed calls on one device.
 
     Attributes:
@@ -61,14 +61,12 @@ class CallComparer:
         stage: called before each step that may hang or crash, with the stage and the side.
     """
 
-    device: Device
     pace: Pace
     limits: Limits
     namespaces: dict[str, Namespace]
     stage: Callable[[str, str], None]
     seed: int = 0
     _trusted: Trusted = field(default_factory=Trusted)
-    _controls: Controls | None = None
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -91,10 +89,6 @@ class CallComparer:
             self.device.release()
             verdict = Verdict(key, "unsure", "the device has too little memory for the calls of both sides")
         return replace(verdict, file=file, line=line, wall_s=time.monotonic() - started)
-
-    def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median, spread and rate of each control."""
-        return self._controls.summary() if self._controls else {}
 
     def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
         calls = {BASE: base, HEAD: head}
@@ -166,8 +160,7 @@ class CallComparer:
         test = Test(least, limits.alpha, limits.cases, max(MOST_SAME, least))
         trial = Trial(test, ratios_of=at_one_clock)
         timer = PairTimer(pair, self.device, self.pace, self._trusted, self.stage)
-        self._controls = self._controls or Controls.of(self.device)
-        before = self._controls.take(self.device)
+        before = self.controls.take(self.device)
         deadline = time.monotonic() + seconds
         while not trial.over and (time.monotonic() < deadline or not trial.count):
             buffers = ClosureBuffers(arms, self._chance.getrandbits(48), shared=shared)
@@ -178,8 +171,8 @@ class CallComparer:
                 reason = f"{failed.arm} cannot be timed: {failed}"
                 trial.refusal = Verdict(key, "unsure" if failed.arm == BASE else "failed", reason)
                 break
-            after = self._controls.take(self.device)
-            moved, before = self._controls.moved(before, after), after
+            after = self.controls.take(self.device)
+            moved, before = self.controls.moved(before, after), after
             trial.add(epoch, moved)
         return trial
 

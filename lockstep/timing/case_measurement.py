@@ -24,7 +24,7 @@ from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.epochs import Compared, Comparison
 from lockstep.timing.impossible_times import Limits, plausible
-from lockstep.timing.instruments import Instruments
+from lockstep.timing.instruments import CaseInstruments
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 from lockstep.timing.tuners.choices import chosen_by_kernel
@@ -38,7 +38,7 @@ class CaseMeasurement:
     """
 
     def __init__(
-        self, instruments: Instruments, suite: Suite, case: Case, l2: str, names: Sequence[str], *, thorough: bool
+        self, instruments: CaseInstruments, suite: Suite, case: Case, l2: str, names: Sequence[str], *, thorough: bool
     ) -> None:
         self._instruments = instruments
         self._suite = suite
@@ -131,7 +131,7 @@ class CaseMeasurement:
         with instruments.stages.stage("draw"):
             instruments.device.release()
         arms = list(self._contenders)
-        meters, missing = instruments.meters(costs, suite.baseline, reference_mhz, trusted)
+        meters, missing = instruments.meters_of(costs, suite.baseline, reference_mhz, trusted)
         result = Comparison(
             self,
             arms,

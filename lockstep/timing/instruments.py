@@ -1,4 +1,4 @@
-"""Hold what every measurement on one device uses: the controls, the checks, and the meters of costs."""
+"""Hold what every measurement on one device uses: the controls, the meters of costs, and the choices of tuners."""
 
 from __future__ import annotations
 
@@ -33,37 +33,19 @@ Listener = Callable[[str, str], None]
 
 @dataclass
 class Instruments:
-    """What every measurement on one device uses. Controls and checks are kept for the life of the process.
+    """What every measurement on one device uses, kept for the life of the process.
 
     Attributes:
-        seed: seed of the inputs on which results are checked; random unless given.
-        places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
-            has the same placement and order.
-        observer: records the machine code of the kernels that run.
-        history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
-            missing module that a suite imports is a failure, while in an older commit of a history it is "na".
         stages: seconds spent in each stage.
         tuners: notes in which configurations tuned kernels run; ``None`` to note nothing.
     """
 
     device: Device
-    plan: Plan
-    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
-    places: int = 0
-    listener: Listener = lambda stage, variant: None
-    observer: Observer = field(default_factory=Observer)
-    history: bool = False
-    stages: Stages = field(default_factory=Stages)
-    tuners: Tuners | None = None
-    _choices: dict[CaseKey, list[Choice]] = field(default_factory=dict)
-    _controls: Controls | None = None
-    _meters: Meters | None = None
-
-    def __post_init__(self) -> None:
-        def listener(stage: str, contender: Contender) -> None:
-            self.listener(stage, contender.variant)
-
-        self.checks = Checks(self.device, lambda: self.seed, listener, self._watched)
+    stages: Stages = field(default_factory=Stages, kw_only=True)
+    tuners: Tuners | None = field(default=None, kw_only=True)
+    _choices: dict[tuple[CaseKey, str], list[Choice]] = field(default_factory=dict, kw_only=True)
+    _controls: Controls | None = field(default=None, kw_only=True)
+    _meters: Meters | None = field(default=None, kw_only=True)
 
     @property
     def controls(self) -> Controls:
@@ -87,6 +69,52 @@ class Instruments:
         """
         return self.controls.floor(*cost) if self.device.kind == "cuda" else None
 
+    @property
+    def meters(self) -> Meters:
+        """Return what creates the meters of costs on the device."""
+        self._meters = self._meters or Meters.on(self.device)
+        return self._meters
+
+    def choices(self, key: CaseKey, tree: str = "") -> list[Choice]:
+        """Return the choices in which the tuned kernels of a checked case run, by the tree of the contender."""
+        return self._choices.get((key, tree), [])
+
+    @contextmanager
+    def noted(self, suite: Suite, case: Case, contender: Contender) -> Iterator[None]:
+        """Note within the block what the tuners of a contender choose."""
+        if self.tuners is None:
+            yield
+            return
+        with self.tuners.noted() as self._choices[CaseKey(suite.name, contender.variant, case.label), contender.tree]:
+            yield
+
+
+@dataclass
+class CaseInstruments(Instruments):
+    """What measuring the cases of one version uses besides. Results of checks are kept for the life of the process.
+
+    Attributes:
+        seed: seed of the inputs on which results are checked; random unless given.
+        places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
+            has the same placement and order.
+        observer: records the machine code of the kernels that run.
+        history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
+            missing module that a suite imports is a failure, while in an older commit of a history it is "na".
+    """
+
+    plan: Plan
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
+    places: int = 0
+    listener: Listener = lambda stage, variant: None
+    observer: Observer = field(default_factory=Observer)
+    history: bool = False
+
+    def __post_init__(self) -> None:
+        def listener(stage: str, contender: Contender) -> None:
+            self.listener(stage, contender.variant)
+
+        self.checks = Checks(self.device, lambda: self.seed, listener, self._watched)
+
     def check(self, suite: Suite, case: Case, l2: str, family: Family, name: str, trusted: Trusted) -> Checked:
         """Check the variant, or return its earlier result. Raise its error if it cannot be measured."""
         if name not in family.variants:
@@ -97,38 +125,26 @@ class Instruments:
             raise NotImplementedError("a history measures this variant at other cases only (full_history of its suite)")
         return self.checks.of(suite, case, Contender(name, name, family), trusted, twice=True)
 
-    def meters(
-        self,
-        costs: Sequence[str],
-        baseline: str,
-        reference_mhz: Mapping[str, float],
-        trusted: Trusted,
+    def meters_of(
+        self, costs: Sequence[str], baseline: str, reference_mhz: Mapping[str, float], trusted: Trusted
     ) -> tuple[list[CostMeter], list[str]]:
         """Create the meters of the requested costs, always in the same order. Return why others have no meter here."""
         made: list[CostMeter] = []
         missing = []
         for cost in [cost for cost in ("behind", "host", "energy") if cost in costs]:
-            self._meters = self._meters or Meters.on(self.device)
-            if refusal := self._meters.refusal(cost):
+            if refusal := self.meters.refusal(cost):
                 missing.append(f"no {cost}: {refusal}")
             else:
-                meter = self._meters.new(cost, self.plan.pace, trusted)
+                meter = self.meters.new(cost, self.plan.pace, trusted)
                 meter.baseline, meter.reference_mhz = baseline, reference_mhz
                 made.append(meter)
         return made, missing
-
-    def choices(self, key: CaseKey) -> list[Choice]:
-        """Return the choices in which the tuned kernels of a checked case run."""
-        return self._choices.get(key, [])
 
     @contextmanager
     def _watched(self, suite: Suite, case: Case, contender: Contender) -> Iterator[None]:
         """Record within the block which kernels a contender launches, and what their tuners choose."""
         key = CaseKey(suite.name, contender.variant, case.label)
         # A CPU loads no kernel, and watching imports Triton, which takes 0.1 s.
-        with self.observer.watch(key) if self.device.kind == "cuda" else nullcontext():
-            if self.tuners is None:
-                yield
-                return
-            with self.tuners.noted() as self._choices[key]:
-                yield
+        watched = self.observer.watch(key) if self.device.kind == "cuda" else nullcontext()
+        with watched, self.noted(suite, case, contender):
+            yield

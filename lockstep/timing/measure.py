@@ -16,7 +16,7 @@ from lockstep.timing.case_measurement import CaseMeasurement, misspelt
 from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.device import DeviceLost
-from lockstep.timing.instruments import Instruments
+from lockstep.timing.instruments import CaseInstruments
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 
@@ -26,7 +26,7 @@ THOROUGH = 0.1
 
 
 @dataclass
-class Measurer(Instruments):
+class Measurer(CaseInstruments):
     """Measures cases on one device.
 
     Attributes:

@@ -92,7 +92,7 @@ def measured(cost, lazy_place, monkeypatch):
     monkeypatch.setattr(energy, "TRAIN_S", 0.0)
     monkeypatch.setattr(behind, "fixed_kernel", lambda source, target: device.spend(1e-3))
     meter: dict = {}
-    monkeypatch.setattr(Measurer, "meters", lambda *arguments: ([meter[cost]()], []))
+    monkeypatch.setattr(Measurer, "meters_of", lambda *arguments: ([meter[cost]()], []))
     trusted = Trusted()  # of what this test put in place
     new_mark = partial(MarkAtOnce, lambda: device.now)
     meter |= {

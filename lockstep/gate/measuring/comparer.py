@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 import time
@@ -19,6 +18,7 @@ from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.model import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential_decision import Test
+from lockstep.machine_code.model import CaseKey
 from lockstep.same_work.observe import Observed, observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.suite.case import Case
@@ -31,13 +31,13 @@ from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
-from lockstep.timing.controls import Controls
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
+from lockstep.timing.instruments import Instruments
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.rule import Disqualified
-from lockstep.timing.stage_times import Stages, summary
-from lockstep.timing.tuners.choices import Choice, differences
+from lockstep.timing.stage_times import summary
+from lockstep.timing.tuners.choices import differences
 from lockstep.timing.tuners.held_choices import Tuners
 
 #: Draws of the inputs on which base and head are captured to compare their work.
@@ -54,8 +54,8 @@ GUARDED = (LATENCY, "behind")
 Listener = Callable[[str, str, str], None]
 
 
-class Comparer:
-    """Compares base and head on one device. Stores controls and results of checks for the life of the process.
+class Comparer(Instruments):
+    """Compares base and head on one device. Stores results of checks for the life of the process.
 
     Args:
         seed: seed of inputs, placement of buffers, and order.
@@ -78,26 +78,21 @@ class Comparer:
         tell: Callable[[str], None] = lambda text: None,
         tuners: Tuners | None = None,
     ) -> None:
+        super().__init__(device, tuners=tuners, _meters=meters)
         self.sides = sides
-        self.device = device
         self.pace = pace
-        self._meters = meters
         self._chance = random.Random(seed)
         self._listener = listener
         self._begin = begin
         self._tell = tell
         self._scatter = Scatter()
-        self._stages = Stages()
-        self._controls: Controls | None = None
         self._before: dict[str, Timing] | None = None
-        self._tuners = tuners
-        self._choices: dict[tuple[str, str, str, str], list[Choice]] = {}
         self.families = Families(sides)
         self._checks = Checks(
             device,
             lambda: self._chance.getrandbits(32),
             lambda stage, contender: listener(stage, contender.variant, contender.tree),
-            self._noted,
+            self.noted,
         )
         self._call_checks = CallChecks(self._checks)
         self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
@@ -144,27 +139,14 @@ class Comparer:
             found = [Observed(brief(error))] * len(pairs)
         yield from zip(variants, found, strict=True)
 
-    def controls_summary(self) -> dict[str, dict[str, float | str]]:
-        """Return median, spread and rate of each control (a fixed kernel that shows whether the machine is steady)."""
-        return self._controls.summary() if self._controls else {}
-
-    @contextlib.contextmanager
-    def _noted(self, suite: Suite, case: Case, contender: Contender) -> Iterator[None]:
-        if self._tuners is None:
-            yield
-            return
-        key = suite.name, case.label, contender.variant, contender.tree
-        with self._tuners.noted() as self._choices[key]:
-            yield
-
     def _with_choices(self, verdict: Verdict) -> Verdict:
         """Return the verdict with a sentence for each tuned kernel that base and head run in different ways."""
-        key = verdict.key
-        base, head = (self._choices.get((key.suite, key.case, key.variant, side), ()) for side in (BASE, HEAD))
+        key = CaseKey(verdict.key.suite, verdict.key.variant, verdict.key.case)
+        base, head = (self.choices(key, side) for side in (BASE, HEAD))
         return replace(verdict, code=(*verdict.code, *differences(base, head)))
 
     def _progress(self, line: str) -> None:
-        self._tell(f"{line} ({summary(self._stages.take())})")
+        self._tell(f"{line} ({summary(self.stages.take())})")
 
     def _observed(self, pair: Sequence[Contender], draws: Sequence[Buffers]) -> Observed:
         def begin(side: str) -> None:
@@ -202,7 +184,7 @@ class Comparer:
             return
         timers: dict[SeriesKey, PairTimer] = {}
         for key in group.cases():
-            with self._stages.stage("check"):
+            with self.stages.stage("check"):
                 refused = self._refuse(suite, case, key, request.twins)
             if refused is not None:
                 yield refused
@@ -225,7 +207,7 @@ class Comparer:
     def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:
         meter = None
         if key.quantity != LATENCY:
-            meter = self._ready_meters().new(key.quantity, self.pace, self.families.trusted, alike=True)
+            meter = self.meters.new(key.quantity, self.pace, self.families.trusted, alike=True)
 
         def listener(stage: str, side: str) -> None:
             self._listener(stage, key.variant, side)
@@ -281,23 +263,15 @@ class Comparer:
         largest = max(sizes.touched.values())
         if l2 == "warm" and largest > self.device.cache_bytes:
             raise NotImplementedError(f"no warm L2: the case's {largest / 1e6:.0f} MB do not fit into the cache")
-        floor_s = self._ready_controls().floor(*cost_of(suite, case)) if self.device.kind == "cuda" else 0.0
+        floor_s = self.floor_s(cost_of(suite, case)) or 0.0
         return sizes.count(floor_s, self.device, l2, MOST_SET_BYTES)
-
-    def _ready_controls(self) -> Controls:
-        self._controls = self._controls or Controls.of(self.device)
-        return self._controls
-
-    def _ready_meters(self) -> Meters:
-        self._meters = self._meters or Meters.on(self.device)
-        return self._meters
 
     def _cannot_measure(self, quantity: str, suite: Suite) -> str:
         if quantity == LATENCY:
             return ""
         if quantity == "energy" and suite.inout:
             return "its calls write their inputs, so they cannot be repeated"
-        return self._ready_meters().refusal(quantity)
+        return self.meters.refusal(quantity)
 
     def _epoch(self, bench: Bench, keys: Sequence[SeriesKey]) -> None:
         """Time one epoch of some cases of a bench, all on one draw of buffers."""
@@ -305,7 +279,7 @@ class Comparer:
         self._checks.forget()
         seed = self._chance.getrandbits(48)
         try:
-            with self.sides.active(HEAD), self._stages.stage("draw"):
+            with self.sides.active(HEAD), self.stages.stage("draw"):
                 sets = draw_sets(bench.suite, bench.case, self.device, bench.sets, seed, bench.used)
                 self.device.synchronize()
             buffers = Buffers(sets, seed, bench.suite.inout)
@@ -313,13 +287,12 @@ class Comparer:
             self.device.release()
             bench.refuse(keys, "the device has too little memory for its argument sets")
             return
-        controls = self._ready_controls()
-        before = self._before or controls.take(self.device)
-        with self._stages.stage("time"):
+        before = self._before or self.controls.take(self.device)
+        with self.stages.stage("time"):
             epochs = {key: self._timed(bench, key, buffers) for key in keys}
         # A control that follows other costs may differ from one that follows replays.
-        self._before = controls.take(self.device) if bench.group.quantity in GUARDED else None
-        moved = controls.moved(before, self._before) if self._before else ""
+        self._before = self.controls.take(self.device) if bench.group.quantity in GUARDED else None
+        moved = self.controls.moved(before, self._before) if self._before else ""
         for key, epoch in epochs.items():
             if epoch is not None:
                 bench.trials[key].add(epoch, moved)
@@ -353,7 +326,7 @@ class Comparer:
         verifier = Verifier(
             bench.suite, bench.case, self.device, listener=lambda stage, side: self._listener(stage, key.variant, side)
         )
-        with self.sides.active(HEAD), self._stages.stage("verify"):
+        with self.sides.active(HEAD), self.stages.stage("verify"):
             verified = verifier.verify(timed, seed)
             verifier.restore(timed, seed)  # other variants are timed on these buffers
         return verified.failures
