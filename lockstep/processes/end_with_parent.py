@@ -131,11 +131,7 @@ def tied(command: Sequence[str]) -> list[str]:
     return [str(_setpriv()), "--pdeathsig", "KILL", "--", *command]
 
 
-def pool(
-    processes: int,
-    initializer: Callable[..., object] | None = None,
-    initargs: tuple[Any, ...] = (),
-) -> ProcessPoolExecutor:
+def pool(processes: int) -> ProcessPoolExecutor:
     """Return an executor whose worker processes end when this process ends.
 
     The workers are copies of this process, which must have a single thread.
@@ -143,14 +139,12 @@ def pool(
     Create the executor, use it and wait for its results in one thread: its processes end with the thread that uses it.
     """
     context = multiprocessing.get_context("fork")
-    return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(initializer, initargs))
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
 
 
-def _begin(initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> None:
+def _begin() -> None:
     creator = multiprocessing.parent_process()
     end_with_parent(creator.pid if creator else None)
-    if initializer is not None:
-        initializer(*initargs)
 
 
 def _popen(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:

@@ -128,7 +128,7 @@ def test_an_error_that_nobody_expected_is_no_verdict(run, monkeypatch, words, er
 
 def test_a_killed_child_is_told_with_what_to_do(run, monkeypatch):
     def work(path):
-        with pool(1, "spawn") as workers:
+        with pool(1) as workers:
             workers.submit(os._exit, 9).result()
 
     monkeypatch.setattr(cli, "check_config", work)
