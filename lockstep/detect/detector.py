@@ -259,9 +259,9 @@ class _Block:
         found = low + int(np.where(nearby > 0.95 * nearby.max(), share, -1.0).argmax())
         grown = np.cumsum(share)
         earliest, latest = low + int((grown >= 0.025).argmax()), low + int((grown >= 0.975).argmax())
-        # Where the first point lies far from the new level, the next one may bring the rest.
-        rest = abs(y[found] - levels[1]) > max(abs(levels[1] - levels[0]) / 4, GATE * math.sqrt(variance[found]))
-        return found, min(earliest, found), max(latest, found + int(rest))
+        # Where the first points lie far from the new level, the point that reaches it may bring the rest.
+        far = np.abs(y[found:] - levels[1]) > max(abs(levels[1] - levels[0]) / 4, GATE * math.sqrt(variance[found]))
+        return found, min(earliest, found), max(latest, found + int(far.argmin()))
 
     def _add_plain(self, place: int, point: int, points: int) -> None:
         """Report a plain step, unless it is reported. A change close to it is moved to its place.

@@ -45,6 +45,12 @@ class TestFirstPoint:
         assert change.earliest in (2, 3)
         assert change.latest in (4, 5)
 
+    def test_and_the_second_one_on_the_way_are_in_the_range(self):
+        """newton-physics/newton's time_notify_joint_dof_properties on a Jetson, in µs."""
+        values = [402.3, 408.3, 423.3, 401.9, 415.3, 412.9, 736.1, 751.5, 1263, 1250, 1231, 1267, 1303, 1232]
+        (change,) = analyse(Trend(values)).changes
+        assert (change.earliest, change.index, change.latest) == (6, 6, 8)
+
     def test_nearer_to_the_new_level_is_the_end_of_the_range(self):
         """newton-physics/newton's time_notify_joint_dof_properties on one machine with Windows, in µs."""
         values = [
