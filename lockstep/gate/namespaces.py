@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from lockstep.suite.checkout import find_below
 from lockstep.suite.definition import Suite
@@ -86,6 +86,21 @@ class Sides:
     def forget(self, side: str) -> None:
         """Drop the modules that a side has imported."""
         self._modules[side].clear()
+
+    def sharers(self) -> list[str]:
+        """Return the modules that the sides share and that hold code under test: an installed library that imports it.
+
+        Their calls run the code of the side that imported them first, whatever side is active.
+        """
+        found = []
+        for name, module in list(sys.modules.items()):
+            # Not by isinstance, which asks lazy objects for their class, and these import or warn.
+            kinds = (FunctionType, ModuleType, type)
+            values = [value for value in vars(module).values() if issubclass(type(value), kinds)]
+            homes = (value.__name__ if isinstance(value, ModuleType) else value.__module__ for value in values)
+            if any(isinstance(home, str) and home.partition(".")[0] in self.packages for home in homes):
+                found.append(name)
+        return found
 
     def load_family(self, suite: Suite, side: str) -> Family:
         """Return the variants of a suite, imported from the tree of base or head (``side``).

@@ -27,6 +27,7 @@ class Outcome:
         adopted: source of suites, of a plan that adopts; ``left_out`` has the variants that it lacks, by the reason.
         refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
+        sharers: modules that base and head share and that hold code under test.
         apart: why head's script ended early beside base, if it does not alone.
         trouble: why no worker starts; "" if one does.
     """
@@ -42,6 +43,7 @@ class Outcome:
     died: dict[int, tuple[str, str]] = field(default_factory=dict)
     refused: dict[str, dict[int, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    sharers: list[str] = field(default_factory=list)
     apart: str = ""
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
@@ -82,6 +84,7 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
         case "found":
             outcome.calls = [tuple(call) for call in event["calls"]]
             outcome.errors = {side: error for side, error in event["errors"].items() if error}
+            outcome.sharers = event["sharers"]
         case "verdict":
             verdict = typed(Verdict, event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":

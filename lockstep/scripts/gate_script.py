@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.model import UNREACHED, SeriesKey, Verdict, is_release
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import Version, version
@@ -68,6 +68,9 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         try:
             paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, SILENCE_S, say)
             for number in paired.run(outcome) if asked.apart else run_plan(plan, SILENCE_S, say, outcome):
+                if outcome.sharers and not asked.apart and is_release(asked.base):
+                    say(f"{outcome.sharers[0]} would be shared and uses the package: each release gets a process")
+                    return gate_script(replace(asked, apart=True), say)
                 if unfit := unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
@@ -179,6 +182,11 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
         for error, whose in _whose(plan, outcome)
         if error not in outcome.trouble
     ]
+    if outcome.sharers and BASE in plan.sides:
+        lines.append(
+            f"{', '.join(outcome.sharers[:3])}: shared by both versions, and uses the code under test. "
+            "What it calls is head's code in both"
+        )
     if outcome.apart:
         lines.append(
             "one process cannot hold both versions, so later calls were not taken. Beside base head's script ended"

@@ -1,8 +1,8 @@
 """The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
 
 Its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready`` (host, clocks), ``found``
-(the calls, and why a script ends early), ``verdict`` or ``record`` (one for each call), ``controls``, ``ended`` (why a
-script ended early, and which points could not be set up).
+(the calls, why a script ends early, and shared modules that hold code under test), ``verdict`` or ``record`` (one for
+each call), ``controls``, ``ended`` (why a script ended early, and which points could not be set up).
 
 Only with ``Plan.served`` it takes requests: ``{"take": [numbers of calls]}``; at each of these calls, which the event
 ``at`` tells, ``{"output": file}`` and ``{"time"}`` any number of times; and ``{"next"}``. The script's end is at -1.
@@ -111,6 +111,7 @@ class _Session:
         self._take_back = take_back
         self._left_s = plan.budget_s
         self._requests = process.requests()
+        self._sharers: list[str] = []
 
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
@@ -119,7 +120,7 @@ class _Session:
         compare = BASE in self._plan.sides
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
-        self._process.emit("found", calls=[key.labels for key in found], errors=errors)
+        self._process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
         served = self._plan.served
         chosen = self._taken() if served else self._plan.chosen([key.labels for key in found])
         numbers = {key: number for number, key in enumerate(found)}
@@ -162,6 +163,7 @@ class _Session:
         run = self._new(side, counted)
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
+        self._sharers = self._sides.sharers()
         self._sides.forget(side)
         self._take_back(side)
         return keys, run.error

@@ -105,6 +105,19 @@ def test_a_call_that_kills_the_process_of_its_release_fails_and_the_others_go_on
     assert "changes count from 2% on" in told.out
 
 
+def test_a_library_that_uses_the_package_is_each_release_s_own(gated, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/model.py").write_text("from pace import norm\n\ndef layer(x):\n    return norm(x)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    (tmp_path / "bench.py").write_text(
+        SCRIPT.replace("import pace\n", "import model, pace\n")
+        .replace("getattr(pace, name)", "model.layer")
+        .replace("in pace.NAMES", "in ['layer']")
+    )
+    status, report, _ = gated(BASE, HEAD, "--budget", "8s")
+    assert (status, outcomes(report)) == (2, {"layer": "failed"}), "head's norm is wrong"
+
+
 def test_nothing_is_said_where_the_older_release_cannot_be_imported(gated):
     head = BASE.replace("1.0", "1.1")
     status, report, _ = gated("raise RuntimeError('needs more')\n", head, "--budget", "8s", compiled=True)
