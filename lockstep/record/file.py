@@ -128,6 +128,8 @@ def _provenance_from(line: bytes, path: Path) -> Provenance:
         row = _object(line)
         schema = row.get("schema")
         if isinstance(schema, int) and schema <= SCHEMA_VERSION:
+            if isinstance(host := row.get("host"), dict):  # in some files cuBLAS's version is a number
+                row["host"] = {name: str(fact) if type(fact) is int else fact for name, fact in host.items()}
             return _provenances().validate_python(row)
     except ValueError as error:
         raise RecordError(f"{path}, line 1: {_fault(error)}; delete the file and measure again") from error

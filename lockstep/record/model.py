@@ -1,22 +1,18 @@
-"""Define the record of a measurement and its provenance. ``docs/schema.md`` describes every field as it is stored."""
+"""Define the record of a measurement and its provenance. ``docs/schema.md`` describes every field as it is stored.
+
+The job that posts a pull request's comment installs nothing, so this module imports the standard library alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
-
-from pydantic import Field
 
 #: Version of the provenance file's layout. A reader refuses a newer version instead of guessing its meaning.
 SCHEMA_VERSION = 2
 
 #: Appended to a variant's name for the second arm of an A/A comparison.
 TWIN = "~again"
-
-
-#: A fact of the host. Some stored files have a number, such as the version of cuBLAS.
-Fact = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 #: The states of a record.
 STATES = ("ok", "na", "failed")
@@ -243,7 +239,7 @@ class GpuShare:
         recorded_at, harness, controls, spent_s: as in ``Provenance``.
     """
 
-    host: Mapping[str, Fact]
+    host: Mapping[str, str]
     recorded_at: str
     harness: str
     controls: Mapping[str, Mapping[str, float | str | None]]
@@ -279,7 +275,7 @@ class Provenance:
     recorded_at: str
     harness: str
     clock_state: str
-    host: Mapping[str, Fact]
+    host: Mapping[str, str]
     controls: Mapping[str, Mapping[str, float | str | None]]
     protocol: int
     schema: int = SCHEMA_VERSION
