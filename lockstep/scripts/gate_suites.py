@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.report import Report
@@ -18,13 +17,10 @@ from lockstep.processes.toolchain.release import Release
 from lockstep.processes.worker import spelled
 from lockstep.record.provenance import Host, ask_host
 from lockstep.scripts.gate_script import Asked, gate_script
-from lockstep.scripts.plan import Plan, SuitePoints
+from lockstep.scripts.plan import SUITE_SCRIPT, Plan, SuitePoints
 from lockstep.scripts.project import Project
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.evaluate import skip_reason
-
-#: The script that times the cases.
-_SCRIPT = Path(__file__).with_name("suite_script.py")
 
 #: Without a GPU, kernels are compiled for this one.
 _WITHOUT_GPU = Target.parse("sm_90")
@@ -44,9 +40,10 @@ def gate_suites(request: Request, releases: Sequence[Release], say: Callable[[st
     started, host = time.monotonic(), ask_host()
     points = list(_points(request, host))
     code = _compared_code(request, releases, host, say)
-    proved = code is not None and not request.measure_all
-    same = [key for key in points if proved and code is not None and code.status(key) == "same"]
-    timed = [key for key in points if key not in set(same)]
+    same: dict[CaseKey, None] = {}
+    if code is not None and not request.measure_all:
+        same = dict.fromkeys(key for key in points if code.status(key) == "same")
+    timed = [key for key in points if key not in same]
     default = request.thresholds.default
     report = Report(
         base=request.base,
@@ -123,7 +120,7 @@ def _timed(request: Request, report: Report, points: Sequence[CaseKey], say: Cal
             version=f"{PROTOCOL_VERSION}.1",
             tuned=str(request.tuned or ""),
         )
-        project = Project(_SCRIPT, _SCRIPT.parent, _SCRIPT.parent, (), {})
+        project = Project(SUITE_SCRIPT, SUITE_SCRIPT.parent, SUITE_SCRIPT.parent, (), {})
         timed = gate_script(Asked(project, request.base, request.head, plan, apart=True), say)
     cases = (replace(verdict, key=_key(CaseKey(*verdict.key.variant.split(" ", 2)))) for verdict in timed.cases)
     return replace(timed, cases=tuple(cases), script="")

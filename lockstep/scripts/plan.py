@@ -13,6 +13,9 @@ from typing import Any
 
 BASE, HEAD = "base", "head"
 
+#: The script that times the cases of suites; its argument is a file with ``SuitePoints``.
+SUITE_SCRIPT = Path(__file__).resolve().with_name("suite_script.py")
+
 #: Seconds that a call needs for a verdict, about: checks, captures, and the least number of epochs.
 LEAST_S = 2.0
 

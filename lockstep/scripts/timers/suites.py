@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
+from lockstep.scripts.plan import SUITE_SCRIPT
 from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("__main__",)
@@ -12,9 +14,9 @@ MODULES = ("__main__",)
 
 def install(module: Any, hook: Hook) -> None:
     """Take the points of the script, if it is that script."""
-    if "points_of" not in vars(module):
+    if Path(getattr(module, "__file__", "")).resolve() != SUITE_SCRIPT:
         return
-    for name, set_up in module.POINTS:
+    for name, set_up in getattr(module, "POINTS", ()):
         hook.point(functools.partial(_take, hook, set_up), name)
 
 
