@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 
@@ -17,7 +16,8 @@ from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
-from lockstep.scripts.compare_outputs import difference, first_output, too_slow
+from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
+from lockstep.scripts.judge_outputs import judged
 from lockstep.scripts.shared_buffers import same_inputs, share
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
@@ -107,8 +107,12 @@ class CallComparer(Instruments):
                 errors[side] = error
         if errors:
             return _failed(key, errors)
-        again = partial(first_output, base, self.namespaces[BASE])
-        wrong, note = difference(outputs[BASE], outputs[HEAD], again, same_inputs=alike)
+
+        def changes() -> bool:
+            return bool(wrong_output(outputs[BASE], first_output(base, self.namespaces[BASE])))
+
+        wrong = wrong_output(outputs[BASE], outputs[HEAD])
+        wrong, note = judged(bool(outputs[BASE] or outputs[HEAD]), wrong, alike, changes)
         outputs.clear()
         if wrong:
             return Verdict(key, "failed", f"wrong: {wrong}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,26 +57,6 @@ def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:
     if seconds <= MOST_CALL_S:
         return ""
     return f"one call takes {seconds:.0f} s, and a number takes dozens of calls: choose a smaller case"
-
-
-def difference(
-    base: Sequence[torch.Tensor], head: Sequence[torch.Tensor], again: Callable[[], Any], *, same_inputs: bool
-) -> tuple[str, str]:
-    """Return what is wrong with head's output, or "", and what a reader of a right one must know, or "".
-
-    Args:
-        again: calls base once more. If its output changes from call to call, the outputs say nothing.
-        same_inputs: whether base and head were called with the same values; otherwise the outputs say nothing.
-    """
-    if not base and not head:
-        return "", "results not checked: the timed call returns nothing"
-    if not (wrong := wrong_output(base, head)):
-        return "", ""
-    if not same_inputs:
-        return "", "base and head drew other inputs, so the outputs were not compared"
-    if wrong_output(base, again()):
-        return "", "its output changes from call to call, so it was not compared"
-    return wrong, ""
 
 
 def compare_with_file(call: TimedCall, namespace: Namespace, file: Path) -> dict[str, Any]:

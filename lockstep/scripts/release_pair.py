@@ -22,6 +22,7 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
 from lockstep.scripts.client import MOST_DEATHS, Outcome
+from lockstep.scripts.judge_outputs import judged
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
 #: Smallest change that counts, as a share.
@@ -191,10 +192,8 @@ class PairedRun:
             number: 0 in the first pass, 1 in the second.
             file: where base writes its outputs.
         """
-        trial, deadline = (
-            self._trials.setdefault(label, Trial(self._test, "pairs")),
-            time.monotonic() + seconds,
-        )
+        trial = self._trials.setdefault(label, Trial(self._test, "pairs"))
+        deadline = time.monotonic() + seconds
         self._places[label] = tuple(pair.at[HEAD]["place"])
         try:
             trial.refusal = self._checked(pair, label, file)
@@ -221,15 +220,15 @@ class PairedRun:
         if errors := {side: output["error"] for side, output in outputs.items() if output["error"]}:
             return self._refusal(label, errors)
         base, head = outputs[BASE], outputs[HEAD]
-        if not base["count"] and not head["count"]:
-            self._notes[label] = "results not checked: the timed call returns nothing"
-        elif head["wrong"] and base["inputs"] != head["inputs"]:
-            self._notes[label] = "the releases drew other inputs, so the outputs were not compared"
-        elif head["wrong"] and pair.ask(BASE, "output", output=str(file))["wrong"]:
-            self._notes[label] = "its output changes from call to call, so it was not compared"
-        elif head["wrong"]:
-            return Verdict(self._key(label), "failed", f"wrong: {head['wrong']}")
-        return None
+
+        def changes() -> bool:
+            return bool(pair.ask(BASE, "output", output=str(file))["wrong"])
+
+        compared, same_inputs = bool(base["count"] or head["count"]), base["inputs"] == head["inputs"]
+        wrong, note = judged(compared, head["wrong"], same_inputs, changes)
+        if note:
+            self._notes[label] = note
+        return Verdict(self._key(label), "failed", f"wrong: {wrong}") if wrong else None
 
     def _refusal(self, label: Label, errors: Mapping[str, str]) -> Verdict:
         """Return the verdict on a call that a release cannot run; ``errors`` say why, by side."""
