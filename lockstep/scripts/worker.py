@@ -163,7 +163,8 @@ class _Session:
         run = self._new(side, counted)
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
-        self._sharers = self._sides.sharers()
+        if BASE in self._plan.sides:  # looks at all modules
+            self._sharers = self._sides.sharers()
         self._sides.forget(side)
         self._take_back(side)
         return keys, run.error
