@@ -83,7 +83,7 @@ def _alert(machine: str, family: str, changes: Sequence[FoundChange], position: 
     worst = members[0]
     topic: Topic = _TOPIC[worst.sense]
     leading = [member for member in members if member.sense == worst.sense]
-    # A series whose range lacks the likeliest place of the worst change may tell of another step.
+    # A series took another step if its range does not contain the worst change's likeliest commit.
     same = [change for change in changes if worst.commit in change.between or change is worst]
     # An unknown range lists only measured commits, so it must not narrow a known range.
     known = [change for change in same if not change.unknown] or same
