@@ -30,11 +30,16 @@ def add_package_options(parser: argparse.ArgumentParser) -> None:
         metavar="liger-kernel==0.5.0..0.6.4",
         help="in place of an alert: find the release that made calls slower or wrong; the options below go with it",
     )
-    gate = argparse.ArgumentParser(add_help=False)
-    Gate.add_options(gate)
-    for action in gate._actions:
+    for action in _gate()._actions:
         if action.dest in _OPTIONS and action.dest != "quick":
             parser._add_action(action)
+
+
+def _gate() -> argparse.ArgumentParser:
+    """Return a parser of the gate's options."""
+    parser = argparse.ArgumentParser(add_help=False)
+    Gate.add_options(parser)
+    return parser
 
 
 def bisect_package(conf: Any, args: argparse.Namespace) -> int:
@@ -46,9 +51,7 @@ def bisect_package(conf: Any, args: argparse.Namespace) -> int:
     say = line_console(stderr=True).print
 
     def of(low: str, high: str, keys: Sequence[SeriesKey]) -> Report:
-        gate = argparse.ArgumentParser(add_help=False)
-        Gate.add_options(gate)
-        asked = gate.parse_args([])
+        asked = _gate().parse_args([])
         vars(asked).update({name: getattr(args, name) for name in _OPTIONS}, base=low, head=high)
         if keys:
             asked.case, asked.variant = (

@@ -92,7 +92,7 @@ def determinism_changes(same: Floats) -> tuple[Change, ...]:
     now, agreeing, checks, equals = bool(same[0]) if len(same) else True, 0, 0, 0
     for index, equal in enumerate(same.tolist()):
         if not equal:
-            if now and index:
+            if now:
                 spans.append((index, index, False))
             now, checks, equals, agreeing = False, checks + agreeing + 1, equals + agreeing, 0
         elif not now:

@@ -89,8 +89,10 @@ class Capturer:
             rotations, calls = partial(arm.capture, self.device, pool.now), len(arm.calls)
             own_s = self.per_call[arm.name]
             seconds = min(self.per_call.values()) if self.alike else own_s
-            once = arm.once
-            repeated = Repeated(rotations(1), 1, calls) if once else replay_of(rotations, calls, seconds, self.replay_s)
+            if arm.once:
+                repeated = Repeated(rotations(1), 1, calls)
+            else:
+                repeated = replay_of(rotations, calls, seconds, self.replay_s)
             if not self.alike:  # whoever compares versions of a kernel checks once for all of them
                 self.trusted.require()
             return Captured(arm.name, repeated, own_s * repeated.calls)

@@ -75,8 +75,7 @@ class Behind(CostMeter):
     def __post_init__(self) -> None:
         self._order = random.Random(0)  # a separate generator, so that the rounds of the latency keep their order
         self._pace = replace(self.pace, replay_s=PART * self.pace.replay_s, rounds=min(ROUNDS, self.pace.rounds))
-        replay_s, failures = self._pace.replay_s, self._failures
-        self._capturer = Capturer(self.device, replay_s, self.trusted, self.alike, failures)
+        self._capturer = Capturer(self.device, self._pace.replay_s, self.trusted, self.alike, self._failures)
         self._kernels = tuple(self.kernels) or fixed_kernels(self.device)
         turn = itertools.cycle(self._kernels)
         self._kernel = lambda: next(turn)()
