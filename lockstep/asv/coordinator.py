@@ -176,7 +176,7 @@ class CommitWorker:
             return 1, str(died)
 
     def spent(self) -> dict[str, float]:
-        """Return the seconds of this run by stage. "rest" is asv, starting workers, and cases that killed a worker."""
+        """Return the seconds of this run by stage. "rest" is asv, looking at work, and cases that killed a worker."""
         other_s = time.monotonic() - self._began - sum(self._stages.values())
         return {**self._stages, "rest": max(0.0, other_s)}
 
@@ -194,7 +194,9 @@ class CommitWorker:
             WorkerDied: the worker does not start.
         """
         if self._worker is None:
+            started = time.monotonic()
             self._worker = self._make_worker(self._spec, self._silence_s)
+            self._count({"start": time.monotonic() - started})
             self._worker.say = self._say
             self._host = self._worker.host
             self._started(self._host)

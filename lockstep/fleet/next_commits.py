@@ -20,7 +20,7 @@ from lockstep.record.model import Provenance, Record
 CaseName = tuple[str, str]
 
 #: Stages of a run that belong to no case.
-_FIXED = ("compile", "rest")
+_FIXED = ("start", "import", "compile", "rest")
 
 
 @dataclass(frozen=True)

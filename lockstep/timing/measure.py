@@ -72,7 +72,8 @@ class Measurer(CaseInstruments):
         self.listener("load", "")
         try:
             try:
-                family = self.load(suite)
+                with self.stages.stage("import"):
+                    family = self.load(suite)
             finally:
                 self.trusted.accept_settings()
                 self.trusted.require()

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-#: The stages that the worker of a commit reports. Its parent adds "compile" (before the worker) and "rest" (asv).
+#: The stages that the worker of a commit reports. Its parent adds "start", "compile" and "rest"; see ``CommitWorker``.
 STAGES = {
+    "import": "the module of the suite's family",
     "check": "inputs, reference, the first call of every variant (which includes its compilation)",
     "draw": "argument sets and what variants prepare from them",
     "capture": "CUDA graphs, and one rotation to learn how long a call takes",

@@ -146,7 +146,7 @@ def test_where_the_time_went_is_stored_and_adds_up(make, path):
     measure(recorder, "M=2")
     spent = read_records(path)[0].spent_s
     assert (spent["time"], spent["check"], spent["rest"]) == (4.0, 2.0, 0.0)
-    assert summary(recorder.worker.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), rest 0 s (0 %)"
+    assert summary(recorder.worker.spent()) == "6 s: time 4 s (67 %), check 2 s (33 %), start 0 s (0 %), rest 0 s (0 %)"
     assert summary(make(Fleet()).worker.spent()) == ""
 
 
