@@ -2,34 +2,35 @@
 
 The file is derived from the results, so it may be deleted at any time. The name of its folder has a digest of the code,
 so other code has another file. A transaction is written whole or not at all, so a process may be killed at any moment.
-Readers do not wait for the writer. If the file is damaged, the whole cache is moved aside, as for any other damage.
+Readers wait for the writer only while it commits. If the file is damaged, the whole cache is moved aside, as for any
+other damage.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sqlite3
-import tempfile
-import threading
 import time
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lockstep.alerts.database.alert_row import cause_from_json, cause_json, from_json, to_json
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.model import Alert, FoundChange
-from lockstep.detect import Analysis, Change, Level, Noise
+from lockstep.detect import Analysis
 from lockstep.detect.series_state import SeriesState
 from lockstep.history.cache_folder import DamagedCache, identity, move_aside, unusable
 from lockstep.processes.trouble import refused_by_disk
 from lockstep.record.series_name import SeriesName
 
-#: Seconds to wait for another writer.
+#: Seconds to wait for another process.
 _PATIENCE = 60.0
 
 #: Seconds before analyses of earlier results are deleted, because pages may still read them.
@@ -41,24 +42,19 @@ _NOT_DAMAGE = (
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
 )
 
-_TABLES = """
-    CREATE TABLE analysis (
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS analysis (
         id INTEGER PRIMARY KEY, machine TEXT, state TEXT, ranges TEXT, at REAL, content BLOB,
         UNIQUE (machine, state, ranges)
-    );
-    CREATE TABLE detector_state (
+    )""",
+    """CREATE TABLE IF NOT EXISTS detector_state (
         analysis INTEGER REFERENCES analysis ON DELETE CASCADE, series INTEGER, version INTEGER, length INTEGER,
         checksum INTEGER, noise REAL, state BLOB, found BLOB, PRIMARY KEY (analysis, series, version)
-    ) WITHOUT ROWID;
-"""
+    ) WITHOUT ROWID""",
+)
 
-
-#: Fields that many changes share, so that each value is stored once, and how it is converted to JSON and back.
-_SHARED: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "series": (astuple, lambda content: SeriesName(*content)),
-    "cause": (cause_json, cause_from_json),
-    "between": (list, tuple),
-}
+#: Fields that many changes share. Each value is stored once, and a change refers to it by its index.
+_SHARED = ("series", "cause", "between")
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ Known = tuple[int, int, bytes]
 class AnalysisFile:
     """The file of one store's analyses. Threads and processes may share it; one process writes at a time.
 
-    The detector's states and findings are compressed, with a checksum; ``_errors`` handles what the checksum finds.
+    Findings and states are compressed, with a checksum.
 
     Args:
         cache: the store's cache folder (``Store.cache``).
@@ -118,9 +114,6 @@ class AnalysisFile:
 
     def __init__(self, cache: Path) -> None:
         self.path = cache / "analyses.sqlite"
-        self._lock = threading.RLock()
-        #: By process, the file (its inode) and the connection. A forked process never closes its parent's connection.
-        self._connections: dict[int, tuple[int, sqlite3.Connection]] = {}
 
     def newest(self, machine: str, state: str, ranges: str | None = None) -> MachineAnalysis | None:
         """Return the newest analysis of a machine; ``None`` if the file has none of these results.
@@ -134,10 +127,11 @@ class AnalysisFile:
             row = connection.execute(f"{query} ORDER BY id DESC", (machine, state, ranges)).fetchone()
             if row is None:
                 return None
-            parts, changes, alerts, series = json.loads(zlib.decompress(row[1]))
-            counts = {(family, suite): number for family, suite, number in series}
-            freshness = tuple(map(from_json, alerts))
-            return MachineAnalysis(machine, _changes_from_json(parts, changes), freshness, counts, row[0])
+            values, rows, freshness, counts = _content().validate_json(zlib.decompress(row[1]))
+        shared = dict(zip(_SHARED, values, strict=True))
+        changes = (FoundChange(**row | {name: of[row[name]] for name, of in shared.items()}) for row in rows)
+        series = {(family, suite): number for family, suite, number in counts}
+        return MachineAnalysis(machine, tuple(changes), freshness, series, row[0])
 
     def known(self, machine: str) -> dict[tuple[int, int], Known]:
         """Return what the last analysis of a machine left, by the number of the series and its version."""
@@ -166,14 +160,17 @@ class AnalysisFile:
         query = "SELECT found FROM detector_state WHERE (analysis, series, version) = (?, ?, ?)"
         with self.reading() as connection:
             row = connection.execute(query, (analysis, series, version)).fetchone()
-            return _found_from_json(zlib.decompress(row[0]).decode()) if row else None
+            return _analysis().validate_json(zlib.decompress(row[0])) if row else None
 
     def add(self, analysis: MachineAnalysis, state: str, ranges: str, detected: Sequence[DetectedSeries]) -> None:
         """Write an analysis of a machine, for ``newest`` and ``known``; delete those that it replaces."""
-        parts, changes = _changes_json(analysis.changes)
-        alerts = [to_json(alert) for alert in analysis.freshness]
-        series = [[*name, number] for name, number in analysis.series.items()]
-        content = _packed(json.dumps([parts, changes, alerts, series]).encode())
+        shared: dict[str, dict[Hashable, int]] = {name: {} for name in _SHARED}
+        changes = [
+            vars(change) | {name: of.setdefault(getattr(change, name), len(of)) for name, of in shared.items()}
+            for change in analysis.changes
+        ]
+        series = [(*name, number) for name, number in analysis.series.items()]
+        content = _packed([[list(of) for of in shared.values()], changes, analysis.freshness, series])
         with self.writing() as connection:
             cursor = connection.execute(
                 "INSERT OR IGNORE INTO analysis (machine, state, ranges, at, content) VALUES (?, ?, ?, ?, ?)",
@@ -185,7 +182,7 @@ class AnalysisFile:
             rows = (
                 (
                     *(number, one.series, one.version, one.length, one.checksum, one.noise),
-                    *(_packed(one.state.to_bytes(), level=0), _packed(_found_json(one.found).encode())),
+                    *(zlib.compress(one.state.to_bytes(), level=0), _packed(one.found)),
                 )
                 for one in detected
             )
@@ -195,26 +192,19 @@ class AnalysisFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a view that shows the file at one moment; without a file, an empty one.
-
-        The connection stays open between calls, so a disk that becomes full or read-only does not end reading.
+        """Open a view that shows the file at one moment. Without a file, or before its first commit, it is empty.
 
         Raises:
             DamagedCache: the file is damaged.
             StoreError: the disk refuses to read.
         """
-        with self._lock, self._errors():
-            if not self.path.exists():
-                with closing(sqlite3.connect(":memory:")) as empty:
-                    empty.executescript(_TABLES)
-                    yield empty
-                return
-            connection = self._opened()
-            connection.execute("BEGIN")
-            try:
+        with self._errors():
+            written = self.path.exists() and self.path.stat().st_size
+            with closing(sqlite3.connect(self.path if written else ":memory:", _PATIENCE, 0, None)) as connection:
+                for table in () if written else _TABLES:
+                    connection.execute(table)
+                connection.execute("BEGIN")
                 yield connection
-            finally:
-                connection.rollback()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -224,100 +214,47 @@ class AnalysisFile:
             DamagedCache: the file is damaged.
             StoreError: the disk refuses to write.
         """
-        with self._lock, self._errors():
-            if not self.path.exists():
-                self._create()
-            connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+        with self._errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, _PATIENCE, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("BEGIN IMMEDIATE")
+                for table in _TABLES:
+                    connection.execute(table)
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
-            # Move the log into the file, as far as no reader needs it. The next read finds any damage.
-            with suppress(sqlite3.DatabaseError):
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _create(self) -> None:
-        """Create the file with its tables under another name, so that readers never see a file without tables."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
-            made = Path(folder, self.path.name)
-            with closing(sqlite3.connect(made, isolation_level=None)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(_TABLES)
-            # link, unlike rename, fails where a file is.
-            with suppress(FileExistsError):
-                os.link(made, self.path)
-
-    def _opened(self) -> sqlite3.Connection:
-        inode = self.path.stat().st_ino
-        known, connection = self._connections.get(os.getpid(), (None, None))
-        if connection is None or known != inode:
-            if connection is not None:  # its file was replaced
-                connection.close()
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            self._connections[os.getpid()] = inode, connection
-        return connection
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Raise every error as a ``StoreError``, and move the cache aside if the file is damaged."""
-        cache = self.path.parent
-        folder = identity(cache)
+        folder = identity(self.path.parent)
         try:
             yield
         except (sqlite3.DatabaseError, zlib.error, OSError) as error:
+            cache = self.path.parent
             # SQLite also calls a file damaged that it cannot read.
             if not isinstance(error, zlib.error) and (not is_damage(error) or refused_by_disk(error, cache)):
                 raise unusable(cache, error) from error
-            _, connection = self._connections.pop(os.getpid(), (None, None))
-            if connection is not None:
-                connection.close()
             move_aside(cache, folder, f"{self.path.name}: {error}")
             raise DamagedCache(f"the cache {cache} was damaged ({error}), and is made again: try again") from error
 
 
-def _changes_json(changes: Iterable[FoundChange]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the shared values, each once, and the fields of each change, which refer to shared values by index."""
-    places: dict[str, dict[Hashable, int]] = {name: {} for name in _SHARED}
-    rows = [
-        vars(change)
-        | {name: of_name.setdefault(getattr(change, name), len(of_name)) for name, of_name in places.items()}
-        for change in changes
-    ]
-    return {name: [to(part) for part in places[name]] for name, (to, _) in _SHARED.items()}, rows
+@cache
+def _content() -> TypeAdapter[Any]:
+    """Return the converter of the content of an analysis, see ``AnalysisFile.add``."""
+    shared = tuple[list[SeriesName], list[Cause], list[tuple[str, ...]]]
+    return TypeAdapter(tuple[shared, list[dict[str, Any]], tuple[Alert, ...], list[tuple[str, str, int]]])
 
 
-def _changes_from_json(parts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> tuple[FoundChange, ...]:
-    """Return the changes that ``_changes_json`` converted."""
-    shared = {name: [back(part) for part in parts[name]] for name, (_, back) in _SHARED.items()}
-    return tuple(FoundChange(**{**row, **{name: shared[name][row[name]] for name in shared}}) for row in rows)
+@cache
+def _analysis() -> TypeAdapter[Analysis]:
+    return TypeAdapter(Analysis)
 
 
-def _found_json(found: Analysis) -> str:
-    """Return what the detector found in a series as JSON: each object as a list."""
-    return json.dumps(found, default=lambda part: [getattr(part, name) for name in part.__slots__])
-
-
-def _found_from_json(text: str) -> Analysis:
-    """Return what ``_found_json`` converted."""
-    changes, levels, noise, mde, unconfirmed = json.loads(text)
-    return Analysis(
-        changes=tuple(Change(*change) for change in changes),
-        levels=tuple(Level(*level) for level in levels),
-        noise=Noise(*noise),
-        mde=mde,
-        unconfirmed=unconfirmed and Change(*unconfirmed),
-    )
-
-
-def _packed(content: bytes, level: int = 1) -> bytes:
-    """Return bytes compressed and with a checksum. Level 0 only adds the checksum."""
-    return zlib.compress(content, level)
+def _packed(content: Any) -> bytes:
+    """Return a content as JSON, compressed and with a checksum."""
+    return zlib.compress(to_json(content, inf_nan_mode="constants"), 1)
 
 
 def is_damage(error: Exception) -> bool:

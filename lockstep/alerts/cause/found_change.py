@@ -95,6 +95,12 @@ class Waiver:
 UNEXPLAINED = Cause("unexplained", "")
 
 
+def change_key(series: SeriesName, reported_at: str) -> str:
+    """Return the key of the change of a series that was first reported at a commit."""
+    names = (series.machine, series.suite, series.variant, series.case, series.l2, series.quantity, reported_at)
+    return "\x1f".join(names)
+
+
 @dataclass(frozen=True)
 class FoundChange:
     """A change of a series with its cause: in the analysis, on pages, in alerts and in messages.
@@ -181,11 +187,8 @@ class FoundChange:
 
     @property
     def key(self) -> str:
-        """Key of the change, built from its series and ``reported_at``. It stays the same if later data change the
-        size.
-        """
-        s = self.series
-        return "\x1f".join((s.machine, s.suite, s.variant, s.case, s.l2, s.quantity, self.reported_at))
+        """Key of the change, which stays the same if later data change the size; see ``change_key``."""
+        return change_key(self.series, self.reported_at)
 
     @property
     def exact(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row
 
-from lockstep.alerts.database.alert_row import member_of
+from lockstep.alerts.cause.found_change import change_key
 from lockstep.alerts.database.states_and_actions import ACCEPTED
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.history.parameter_text import comparable
@@ -93,8 +93,7 @@ def _distance(
     start = min(places.get(before, end - 1) + 1, end)
     first, last = places.get(member.before, -1) + 1, places.get(member.after, -1)
     gap = float(max(first - end, start - last, 0))
-    key = member_of({**content, "series": SeriesName(**content["series"]), "cause": None}).key
-    if key != member.key:
+    if change_key(SeriesName(**content["series"]), content["reported_at"]) != member.key:
         accepted = row.state == "resolved" and row.ending in ACCEPTED
         if gap > NEAR or (accepted and abs(member.size) > _ACCEPTED * abs(content["size"])):
             return None
