@@ -151,12 +151,13 @@ class Recorder:
             return
         self._set_aside_other_host(host)
         survey = Survey(self.target.commit, suites, plan, self._sources, timed, tree)
-        if survey.open() and host.get("device") == "cuda":
-            known = self._known_works()
-            # What was looked at is compiled.
-            self._to_compile = {
-                suite for suite, case, _ in survey.open() if (suite, self._sources[suite], case) not in known
-            }
+        looks = bool(survey.open()) and host.get("device") == "cuda"
+        known = self._known_works() if looks else {}
+        # What was looked at is compiled, and the few copies that are timed as a sample compile what they call.
+        self._to_compile = {
+            suite for suite, case, _ in survey.open() if (suite, self._sources[suite], case) not in known
+        }
+        if looks:
 
             def worked(suite: str, case: str, variants: Sequence[str]) -> Mapping[str, str]:
                 looked = known.get((suite, self._sources[suite], case))
