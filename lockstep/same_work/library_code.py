@@ -66,8 +66,13 @@ def _is_extension(path: Path) -> bool:
 
 
 def _loaded() -> list[Path]:
-    """Return the shared libraries of this process."""
-    return list(map(Path, {line.split(maxsplit=5)[-1].strip() for line in memory_maps() if ".so" in line}))
+    """Return the shared libraries of this process.
+
+    Processes that start together each build Triton's launcher, and the last one's file takes the place of the others'.
+    A library whose file was replaced is judged by the file that is there now.
+    """
+    names = {line.split(maxsplit=5)[-1].strip() for line in memory_maps() if ".so" in line}
+    return [Path(name.removesuffix(" (deleted)")) for name in names]
 
 
 def _installed() -> list[Path]:

@@ -139,9 +139,12 @@ def test_unknown_work_is_timed(project):
 
 def test_a_sample_that_agrees_is_a_measurement_and_the_rest_repeats(project, monkeypatch):
     monkeypatch.setattr("lockstep.asv.survey.is_sampled", lambda commit, suite, case, l2: case == CASES[0])
+    compiled = []
+    monkeypatch.setattr("lockstep.asv.coordinator.compile_ahead", lambda *given: compiled.append(given))
     gpu, run = Gpu(ratio=2.01), Run(project)
     found = run.commit(gpu)
     assert gpu.measured == [CASES[0]]
+    assert not compiled  # a suite's other cases are copies
     assert found == {(name, case): "" if case == CASES[0] else "a" * 40 for name in WORKS for case in CASES}
     assert not run.timed.stopped
 

@@ -8,10 +8,12 @@ import pytest
 from markupsafe import _speedups
 
 ASK = """
-import ctypes, sys
+import ctypes, os, sys
 from pathlib import Path
 from lockstep.same_work.library_code import names_stand_for_code
 ctypes.CDLL(sys.argv[1])
+for replacement in sys.argv[3:]:
+    os.replace(replacement, sys.argv[1])
 print(names_stand_for_code(Path(sys.argv[2])))
 """
 
@@ -28,8 +30,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ask(library, place):
-    asked = [sys.executable, "-c", ASK, str(library), str(place / "checkout")]
+def ask(library, place, *replacements):
+    asked = [sys.executable, "-c", ASK, str(library), str(place / "checkout"), *map(str, replacements)]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -55,6 +57,13 @@ def test_gpu_code_that_was_built_into_a_cache_may_change_from_commit_to_commit(p
 def test_a_launcher_without_gpu_code_changes_nothing(place):
     # Triton and torch.compile build such libraries in their caches.
     assert ask(library(place / "built", gpu_code=False), place) == "True"
+
+
+@pytest.mark.parametrize("gpu_code", [False, True])
+def test_a_launcher_that_another_process_has_built_as_well_is_judged_by_its_file(place, gpu_code):
+    (place / "other").mkdir()
+    loaded, replacement = library(place / "built", gpu_code=False), library(place / "other", gpu_code=gpu_code)
+    assert ask(loaded, place, replacement) == str(not gpu_code)
 
 
 def test_a_library_that_the_environment_names_is_installed(place, monkeypatch):
