@@ -57,7 +57,9 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             ) from error
         for suite in suites_in(module):
             if suites.setdefault(suite.name, suite) is not suite:
-                raise SuiteError(f"two suites are called {suite.name}; the second is in {module.__file__}: rename it")
+                raise SuiteError(
+                    f"two suites are called {suite.name}; the second is in {module.__file__}: set its `family`"
+                )
     return suites
 
 
