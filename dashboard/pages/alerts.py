@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html
 from dashboard.address import link, query_values
 from dashboard.pages.controls import choice, folded, menu, optional_menu, search_field
 from dashboard.pages.parts import age, change_cell, count, in_browser, loading, notice, table, waiting
-from lockstep.alerts.alert_ranking import explain
+from lockstep.alerts.alert_ranking import doubted, explain
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.alert_row import Tracked, now_ms
 from lockstep.alerts.database.listing import Choice, Order, Page
@@ -104,7 +104,7 @@ def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "
 
 
 def listed(page: Page, state: str, everything: int, message: str, now: int, failing: bool = False) -> list[Any]:
-    """Return the filtered alerts as a table, below a line that counts them.
+    """Return the filtered alerts as a table, below a line that counts them. The doubted ones are folded below it.
 
     Args:
         page: the first of the alerts that match the filters, and the number of all of them.
@@ -117,8 +117,9 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
     if message and not everything:
         # Nothing is known before the first analysis. That is different from knowing that nothing is open.
         return [html.P(message, className="failure", role="alert")] if failing else [waiting(message)]
-    counted = count(page.total, "alert") if page.total else ""
-    if page.slower < page.total:
+    certain = page.total - page.doubted
+    counted = count(certain, "alert") if page.total else ""
+    if page.slower < certain:
         counted += f", {page.slower} of them worse"
     if page.total > MOST:
         counted += f"; the first {MOST} are listed, the filters find the others"
@@ -137,7 +138,13 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
             *parts,
             html.Div([html.P(statement, className="strong"), html.P(outside or none)], className="card empty"),
         ]
-    return [*parts, alert_table(page.alerts, now, "Alerts")]
+    first, apart = ([one for one in page.alerts if doubted(one.alert) is side] for side in (False, True))
+    if first:
+        parts.append(alert_table(first, now, "Alerts"))
+    if apart:
+        caption = f"Probably not the code: {page.doubted}"
+        parts.append(html.Details([html.Summary(caption), alert_table(apart, now, caption)], className="reproduce"))
+    return parts
 
 
 def alert_table(alerts: Iterable[Tracked], now: int, caption: str) -> Any:

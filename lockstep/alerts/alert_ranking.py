@@ -1,7 +1,7 @@
 """Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
 
-Times, failures and wrong results come first, then other numbers, then losses that are probably not a commit's, then
-what no longer reports.
+Times, failures and wrong results come first, then other numbers, then what no longer reports. Losses that are probably
+not the code's come last: lists show them apart, and no message tells of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _TIME = re.compile(r"(s|ms|us|µs|ns|seconds|milliseconds|microseconds|nanosecon
 #: Larger than every score within a group of alerts.
 _GROUP = 1e6
 
+#: Alerts of a lower rank report losses that are probably not the code's.
+DOUBTED = -2.5 * _GROUP
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -31,7 +34,7 @@ class Loss:
         share: the part of today's number that the change added, 0 … 1; at the lower end of its interval.
         sure: how sure the loss is, 0 … 1.
         factor: by how much the change alone made the number worse, at the lower end of its interval.
-        doubt: why the loss is probably not a commit's; "" if nothing says so.
+        doubt: why the loss is probably not the code's; "" if nothing says so.
     """
 
     change: FoundChange | None
@@ -77,9 +80,12 @@ def loss_of_change(change: FoundChange) -> Loss | None:
 
 
 def _doubt(change: FoundChange) -> str:
-    if change.cause.kind in ("machine", "protocol"):
-        return f"the {change.cause.kind} is the probable cause"
-    return "the series moves between these levels" if change.flips and change.cause.kind != "own commit" else ""
+    kind = change.cause.kind
+    # Machine code that a toolchain compiled differently is the kernel's, and a wrong result is nobody else's.
+    known = change.counted or change.series.checked or any(fact.kernel for fact in change.cause.evidence)
+    if kind in ("machine", "protocol") or (kind == "toolchain" and not known):
+        return f"the {kind} is the probable cause"
+    return "the series moves between these levels" if change.flips and kind != "own commit" else ""
 
 
 def rank_of(alert: Alert) -> float:
@@ -89,18 +95,27 @@ def rank_of(alert: Alert) -> float:
     """
     loss = loss_of(alert)
     age = alert.since / _HALF_LIFE_MS
-    if loss is None or (alert.topic != "slower" and not alert.failing):
-        return age - 3 * _GROUP
-    first = loss.change is None or is_time(loss.change) or loss.change.series.checked
-    group = 2 if loss.doubt else 0 if first else 1
-    return math.log2(max(loss.score, 1e-9)) + age - _GROUP * group
+    if alert.topic != "slower" and not alert.failing:
+        return age - 2 * _GROUP
+    if loss is None or loss.doubt:
+        group = 3
+    else:
+        group = 0 if loss.change is None or is_time(loss.change) or loss.change.series.checked else 1
+    return math.log2(max(loss.score if loss else 0.0, 1e-9)) + age - _GROUP * group
+
+
+def doubted(alert: Alert) -> bool:
+    """Return whether what an alert reports is probably not the code's."""
+    return rank_of(alert) < DOUBTED
 
 
 def explain(alert: Alert) -> str:
     """Return the line that says why an alert stands where it does; "" if nothing measurable is lost."""
     loss = loss_of(alert)
-    if loss is None or alert.topic not in ("slower", "stopped"):
+    if alert.topic not in ("slower", "stopped") or (loss is None and not alert.members):
         return ""
+    if loss is None:
+        return "nothing is certainly lost at its newest points"
     if loss.change is None:
         return "a result is lost"
     change = loss.change

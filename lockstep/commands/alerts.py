@@ -93,6 +93,7 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(store: AlertStore, args: argparse.Namespace) -> int:
+    from lockstep.alerts.alert_ranking import doubted
     from lockstep.alerts.database.listing import Choice
     from lockstep.alerts.database.states_and_actions import OPEN
 
@@ -113,13 +114,18 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
 
         print(json.dumps(alerts_json(alerts, _site())))
     else:
-        _print(alerts)
+        certain, apart = ([one for one in alerts if doubted(one.alert) is side] for side in (False, True))
+        if certain or not apart:
+            _print(certain)
+        if apart:
+            print(f"probably not the code: {len(apart)}")
+            _print(apart)
         muted = 0 if args.all else store.count(replace(choice, states=frozenset({"muted"})))[0]
         if muted:
             print(f"and {muted} muted; --all lists {'it' if muted == 1 else 'them'}")
         if results is not None and results.line_note:
             print(results.line_note)
-    if any(alert.open and alert.alert.topic == "slower" for alert in alerts):
+    if any(alert.open and alert.alert.topic == "slower" and not doubted(alert.alert) for alert in alerts):
         return BAD_NEWS
     if results is not None and not results.series():
         log.error(f"{results.root} holds no results: `lockstep run` makes them")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from lockstep.alerts.alert_ranking import explain
+from lockstep.alerts.alert_ranking import doubted, explain
 from lockstep.alerts.database.alert_row import Tracked, to_json
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.story import tell
@@ -49,6 +49,7 @@ def alerts_json(alerts: Iterable[Tracked], site: str = "") -> list[dict[str, Any
             "suspects": list(alert.alert.suspects),
             "reproduce": reproduce(alert.alert),
             "lost": explain(alert.alert),
+            "doubted": doubted(alert.alert),
         }
         for alert in alerts
     ]
@@ -60,14 +61,15 @@ def atom(alerts: Sequence[Tracked], site: str = "", title: str = "Lockstep alert
     The id of an entry contains the alert's fingerprint, so feed readers show an alert only once.
 
     Args:
-        alerts: all alerts; the ``MOST_ENTRIES`` that changed last are written.
+        alerts: all alerts; of those that are not doubted, the ``MOST_ENTRIES`` that changed last are written.
         site: address of the dashboard, to which entries link; "" for no links.
     """
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed")
     _text(feed, "id", f"{site.rstrip('/')}/alerts.atom" if site else "urn:lockstep:alerts")
     _text(feed, "title", title)
-    ordered = sorted(alerts, key=lambda alert: (-alert.changed_at, -alert.id))[:MOST_ENTRIES]
+    told = (alert for alert in alerts if not doubted(alert.alert))
+    ordered = sorted(told, key=lambda alert: (-alert.changed_at, -alert.id))[:MOST_ENTRIES]
     _text(feed, "updated", _time(ordered[0].changed_at if ordered else 0))
     author = ElementTree.SubElement(feed, f"{{{_ATOM}}}author")
     _text(author, "name", "Lockstep")

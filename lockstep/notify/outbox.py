@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, insert, select, update
 
+from lockstep.alerts.alert_ranking import DOUBTED, doubted
 from lockstep.alerts.database.alert_row import tracked
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.schema import ALERT, EVENT, OUTBOX
@@ -60,13 +61,14 @@ class Outbox:
     def write_alerts(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
         """Write a message to each receiver about each opened or reopened alert. Return the number of messages.
 
+        There is no message about an alert that is doubted (``lockstep.alerts.alert_ranking``).
         Of the alerts that show the same step, only the gravest has messages, or the one that had the first.
         """
         query = (
             select(EVENT.c.id.label("event"), ALERT)
             .join(ALERT, ALERT.c.id == EVENT.c.alert_id)
             .where(EVENT.c.what.in_(["opened", "reopened"]), EVENT.c.state.in_(OPEN), EVENT.c.at >= now - _NEWS_MS)
-            .where(ALERT.c.state.in_(OPEN))
+            .where(ALERT.c.state.in_(OPEN), ALERT.c.rank >= DOUBTED)
             .order_by(EVENT.c.id)
         )
         with self._database.write() as connection:
@@ -88,7 +90,7 @@ class Outbox:
     def write_digest(self, receivers: Sequence[Receiver], site: str, now: int) -> int:
         """Write a digest of the open alerts for each receiver of digests, once a day (UTC). Return their number."""
         day = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC).date()
-        opened = self._store.page(Choice(OPEN)).alerts
+        opened = [one for one in self._store.page(Choice(OPEN)).alerts if not doubted(one.alert)]
         with self._database.write() as connection:
             return sum(
                 _put(connection, receiver, f"digest-{day}", None, digest_message(opened, site), now)

@@ -221,6 +221,19 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert run("alerts", "show", "9")[0] == 4
 
 
+def test_the_list_has_what_is_probably_not_the_code_apart_and_is_no_bad_news(run, tmp_path):
+    commits = commits_of(tmp_path / "repo", LENGTH)
+    upgraded = {"driver": "590.2"}
+    write_history(
+        tmp_path / "results", "h200", commits, lambda n: Here(slower=1.05, host=upgraded) if n >= AT else Here()
+    )
+    options = ("--results", str(tmp_path / "results"), "--repo", str(tmp_path / "repo"), "--state", str(tmp_path / "s"))
+    status, printed = run("alerts", "list", *options)
+    assert status == 0
+    assert printed.startswith("probably not the code: 1\n")
+    assert "the toolchain is the probable cause" in printed
+
+
 def test_notify_sends_once(run, monkeypatch):
     with Service() as service:
         monkeypatch.setenv("LOCKSTEP_NOTIFY", service.url)

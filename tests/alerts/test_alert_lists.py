@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from trees import open_store
 
 from dashboard.server.app import create_app
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.database.states_and_actions import OPEN, Act
@@ -35,7 +36,9 @@ def several(count, first=0):
     """Return so many alerts of one machine, each of another commit and size, the later the smaller."""
     found = []
     for number in range(first, first + count):
-        [one] = alerts(step(10, by=0.9 / (number + 2), name=series(family=FAMILIES[number % 3], case=f"M={number}")))
+        [one] = alerts(
+            step(10, by=0.01 + 0.9 / (number + 2), name=series(family=FAMILIES[number % 3], case=f"M={number}"))
+        )
         members = (replace(one.members[0], reported_at=hash_of(number)),)
         owner = "Mira" if number % 2 else ""
         changed = {
@@ -118,6 +121,25 @@ def test_acknowledged_alerts_stand_below_new_ones(tmp_path):
     assert (open_ones.muted, store.open_on("other", 2).muted) == (0, 0)
     store.act(2, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
     assert (store.open_on("h200", 2).total, store.open_on("h200", 2).muted) == (5, 1)
+
+
+def test_doubted_alerts_are_counted_apart_and_are_no_news(tmp_path):
+    doubted, certain = several(2)
+    machine = tuple(replace(member, cause=Cause("machine", "")) for member in doubted.members)
+    store = AlertStore(Database(tmp_path / "alerts.sqlite"))
+    store.sync(AnalysisResult([replace(doubted, members=machine), certain], {"h200": COMMITS}))
+    page = store.page(Choice())
+    assert [one.id for one in page.alerts] == [2, 1]
+    assert (page.total, page.slower, page.doubted) == (2, 1, 1)
+    here, there = store.open_on("h200", 5), store.open_on("other", 5)
+    assert ([one.id for one in here.first], here.total, dict(there.elsewhere), there.gravest.id) == (
+        [2],
+        1,
+        {"h200": 1},
+        2,
+    )
+    store.act(1, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    assert store.open_on("h200", 5).muted == 1
 
 
 def test_the_version_stays_while_nothing_changes(tmp_path):

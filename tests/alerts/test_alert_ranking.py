@@ -6,9 +6,9 @@ from dataclasses import replace
 from alerting import COMMITS, alerts, series, step
 from test_stopped_series import STEADY, found_in, report
 
-from lockstep.alerts.alert_ranking import explain, rank_of
+from lockstep.alerts.alert_ranking import doubted, explain, rank_of
 from lockstep.alerts.analysis.stopped_series import silence
-from lockstep.alerts.cause.found_change import Cause
+from lockstep.alerts.cause.found_change import Cause, Evidence
 from lockstep.alerts.text import change, headline
 
 DAY = 86_400_000
@@ -18,6 +18,11 @@ NOW = 20_000 * DAY
 def alert(by=0.05, age=0, name=None, **changes):
     [one] = alerts(step(10, by=by, name=name, **changes))
     return replace(one, since=NOW - age * DAY)
+
+
+def caused(cause, **changes):
+    one = alert(0.2)
+    return replace(one, members=tuple(replace(member, cause=cause, **changes) for member in one.members))
 
 
 def order(**named):
@@ -31,17 +36,25 @@ def test_the_larger_the_newer_and_the_surer_loss_comes_first():
 
 
 def test_a_loss_that_is_probably_not_a_commits_comes_after_all_others_and_says_why():
-    def doubted(**changes):
-        one = alert(0.2)
-        return replace(one, members=tuple(replace(member, **changes) for member in one.members))
-
-    machine, flips = doubted(cause=Cause("machine", "")), doubted(cause=Cause("unknown range", ""), flips=True)
-    assert order(machine=machine, flips=flips, old=alert(0.01, age=300))[0] == "old"
+    machine, flips = caused(Cause("machine", "")), caused(Cause("unknown range", ""), flips=True)
+    [gone] = found_in(STEADY, report(range(60)), report(range(57), case="M=1"))
+    assert order(machine=machine, flips=flips, old=alert(0.01, age=300), gone=gone)[:2] == ["old", "gone"]
+    assert [doubted(one) for one in (machine, flips, alert(0.01, age=300), gone)] == [True, True, False, False]
     assert explain(machine) == "at least 16 % of its time is lost; the machine is the probable cause"
     assert explain(flips) == "at least 16 % of its time is lost; the series moves between these levels"
     sure = replace(flips.members[0], series=series(variant="pdl"), size=0.05, flips=False)
     both = replace(flips, members=(*flips.members, sure))
     assert "at least 3.9 % of its time is lost in linear.pdl" in explain(both), "one that is not doubted counts"
+    assert not doubted(both)
+
+
+def test_a_toolchain_is_a_doubt_unless_it_changed_the_machine_code_or_the_result():
+    upgraded = Cause("toolchain", "", (Evidence("triton", "3.5.0", "3.6.0"),))
+    compiled = replace(upgraded, evidence=(*upgraded.evidence, Evidence("registers", "80", "168", "_kernel")))
+    assert explain(caused(upgraded)) == "at least 16 % of its time is lost; the toolchain is the probable cause"
+    error, spills = series(quantity="error"), series(l2="", quantity="spills")
+    kept = [caused(compiled), caused(upgraded, series=error), caused(upgraded, series=spills, old=0.0, new=512.0)]
+    assert [doubted(one) for one in (caused(upgraded), *kept)] == [True, False, False, False]
 
 
 def test_what_is_undone_at_the_newest_points_is_not_lost():

@@ -20,6 +20,7 @@ from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.analysis.runner import AnalysisRunner
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import Page
@@ -91,6 +92,19 @@ def test_an_empty_list_says_why():
     text = words(alerts.listed(Page((), 0, 0), "open", 0, "", now_ms()))
     assert "Nothing is open." in text
     assert "three commits" in text
+
+
+def test_a_loss_that_is_probably_not_the_codes_is_folded_below_the_others(here, slower):
+    members = tuple(replace(member, cause=Cause("machine", "")) for member in slower.alert.members)
+    apart = replace(slower, id=77, alert=replace(slower.alert, members=members))
+    text = words(alerts.listed(Page((slower, apart), 2, 1, 1), "open", 2, "", now_ms()))
+    table, fold = text.split("Probably not the code: 1", 1)
+    assert "1 alert." in table
+    assert [f'"/alert/{slower.id}"' in part for part in (table, fold)] == [True, False]
+    assert ['"/alert/77"' in part for part in (table, fold)] == [False, True]
+    alone = words(alerts.listed(Page((apart,), 1, 0, 1), "open", 1, "", now_ms()))
+    assert "0 alerts." in alone
+    assert '"/alert/77"' in alone.split("Probably not the code: 1", 1)[1]
 
 
 def test_a_search_without_a_match_does_not_say_that_nothing_is_open(here):

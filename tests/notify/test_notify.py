@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from alerting import COMMITS, Service, alerts, python, queued, series, step
 
+from lockstep.alerts.cause.change_facts import Facts
 from lockstep.alerts.database.alert_row import now_ms
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.states_and_actions import Act
@@ -63,6 +64,15 @@ def test_one_message_an_alert_with_numbers_range_reason_and_link(store, service)
     assert message["type"] == "warning"
     for part in ("+9.8 … +10.6 %", "one of 3 commits", "why: own commit", "https://bench.example.org/alert/"):
         assert part in message["message"]
+
+
+def test_no_message_digest_or_feed_tells_of_a_loss_that_is_probably_not_the_codes(store, service):
+    moved = step(9, before=Facts("a", machine={"gpu": "A"}), after=Facts("b", machine={"gpu": "B"}))
+    sync(store, moved)
+    run(store, {"LOCKSTEP_NOTIFY": service.url, "LOCKSTEP_NOTIFY_DIGEST": service.url})
+    assert service.got == []
+    assert "<entry>" not in atom(store.alerts())
+    assert [one["doubted"] for one in alerts_json(store.alerts())] == [True]
 
 
 def test_a_new_receiver_hears_of_what_is_open_and_others_not_again(store, service):

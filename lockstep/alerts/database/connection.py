@@ -23,7 +23,7 @@ from lockstep.alerts.database.schema import VERSION
 from lockstep.processes.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
-LAYOUTS = ("0001", "0002", "0003", "0004")
+LAYOUTS = ("0001", "0002", "0003", "0004", "0005")
 
 #: Seconds to wait for another writer.
 _PATIENCE = 30.0

@@ -48,12 +48,14 @@ class Page:
     Attributes:
         alerts: the alerts on this page.
         total: number of rows of the whole list.
-        slower: number of rows of the whole list that report a slowdown.
+        slower: number of rows of the whole list that report a slowdown which is not doubted.
+        doubted: number of rows of the whole list that are doubted (``lockstep.alerts.alert_ranking``).
     """
 
     alerts: tuple[Tracked, ...]
     total: int
     slower: int
+    doubted: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Names:
 
 @dataclass(frozen=True)
 class OpenAlerts:
-    """The open alerts, for the overview of one machine.
+    """The open alerts that are not doubted, for the overview of one machine.
 
     Attributes:
         first: the most urgent open alerts of the machine.

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, or_, select, update
 
+from lockstep.alerts.alert_ranking import DOUBTED
 from lockstep.alerts.database.alert_row import Event, Tracked, perform, read_alert, today_utc, tracked, write_log
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import (
@@ -61,12 +62,14 @@ class AlertStore:
         """
         where = conditions_of(choice)
         where = where if apart else [first_of_stories(where)]
-        slower = func.count(case((ALERT.c.topic == "slower", 1)))
+        below = ALERT.c.rank < DOUBTED
+        slower, doubted = (func.count(case((kind, 1))) for kind in ((ALERT.c.topic == "slower") & ~below, below))
         # Sort only the numbers of the alerts, because whole rows take longer to sort.
         numbers = select(ALERT.c.id).where(*where).order_by(*order_by(order)).limit(limit)
         with self.database.read() as connection:
-            total, worse = connection.execute(select(func.count(), slower).select_from(ALERT).where(*where)).one()
-            return Page(_numbered(connection, numbers), total, worse)
+            counts = select(func.count(), slower, doubted).select_from(ALERT).where(*where)
+            total, worse, below_them = connection.execute(counts).one()
+            return Page(_numbered(connection, numbers), total, worse, below_them)
 
     def names(self) -> Names:
         """Return the families, machines and owners of all alerts."""
@@ -79,9 +82,9 @@ class AlertStore:
 
     def open_on(self, machine: str, limit: int) -> OpenAlerts:
         """Return the ``limit`` most urgent open alerts of a machine, and the number of open alerts on every machine."""
-        counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(ALERT.c.state.in_([*OPEN, "muted"]))
         acknowledged = case((ALERT.c.state == "acknowledged", 1), else_=0)
-        open_ones = ALERT.c.state.in_(OPEN)
+        open_ones = ALERT.c.state.in_(OPEN) & (ALERT.c.rank >= DOUBTED)
+        counts = select(ALERT.c.machine, ALERT.c.state, func.count()).where(or_(open_ones, ALERT.c.state == "muted"))
         numbers = select(ALERT.c.id).order_by(acknowledged, ALERT.c.rank.desc(), ALERT.c.id.desc())
         states: Counter[State] = Counter()
         elsewhere: Counter[str] = Counter()
