@@ -94,7 +94,8 @@ def trend(
 
 def explain_hollow(figure: Figure, scheme: Scheme) -> None:
     """Write above a chart what its hollow points are, beside the notes that it has."""
-    place = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "paper", "y": 1, "yanchor": "bottom"}
+    # The buttons that save the chart appear on the right.
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 1, "yanchor": "bottom"}
     font = {"color": NEUTRAL[scheme], "size": 11}
     text = "hollow: same work as another commit, not timed again"
     layout = figure["layout"]

@@ -178,4 +178,4 @@ def summary(tracked: Tracked) -> str:
     alert = tracked.alert
     if alert.topic == "silent":
         return alert.text
-    return f"{location(alert)}: {alert.members[0].series.label if alert.members else alert.text}"
+    return f"{location(alert)}: {alert.members[0].series.short_label if alert.members else alert.text}"

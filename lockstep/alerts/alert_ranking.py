@@ -128,7 +128,7 @@ def explain(alert: Alert) -> str:
     else:
         words = _of_ratio(change, loss)
     if change is not alert.members[0]:
-        words += f" in {change.series.label}"
+        words += f" in {change.series.short_label}"
     sure = "" if change.series.exact or loss.doubt else f", {confidence(change.confidence)} sure"
     return f"{words}{sure}{loss.doubt and f'; {loss.doubt}'}"
 

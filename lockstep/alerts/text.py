@@ -131,10 +131,12 @@ def headline(alert: Alert) -> str:
         others = " and ".join(f"{counts[sense]} {word}" for sense, word in words.items() if sense in counts)
         others_note += f"; {others} in the same range"
     if worst.old is not None:
-        return f"{location(alert)} {topic} in {alert.range}: {worst.series.label} {amount(worst)}{others_note}"
+        return f"{location(alert)} {topic} in {alert.range}: {worst.series.short_label} {amount(worst)}{others_note}"
     size = by(worst, worst.size) if worst.sense == "changed" else by(worst, worst.size).lstrip("+−")
     size = size if size.startswith("×") else f"by {size}"
-    return f"{location(alert)} {topic} {size}{left_note(worst)} in {alert.range}: {worst.series.label}{others_note}"
+    return (
+        f"{location(alert)} {topic} {size}{left_note(worst)} in {alert.range}: {worst.series.short_label}{others_note}"
+    )
 
 
 def left_note(member: FoundChange) -> str:

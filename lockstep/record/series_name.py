@@ -65,8 +65,13 @@ class SeriesName:
 
     @property
     def label(self) -> str:
-        """Name of the series without machine and family, for people: ``linear.triton M=1,K=64 cold``."""
+        """Name of the series without machine, for people: ``linear.triton M=1,K=64 cold``."""
         head = f"{self.suite}.{self.variant}" if self.variant else self.suite
         named = self.checked or self.cost or self.exact
         quantity = self.quantity.replace("_", " ") if named else ""
         return " ".join(part for part in (head, self.case, self.l2, quantity) if part)
+
+    @property
+    def short_label(self) -> str:
+        """The label beside the name of the family: without the family, with which another project's label begins."""
+        return self.label.removeprefix(f"{self.family}.") if self.foreign else self.label

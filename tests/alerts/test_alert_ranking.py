@@ -10,6 +10,7 @@ from lockstep.alerts.alert_ranking import doubted, explain, rank_of
 from lockstep.alerts.analysis.stopped_series import silence
 from lockstep.alerts.cause.found_change import Cause, Evidence
 from lockstep.alerts.text import change, headline
+from lockstep.record.series_name import SeriesName
 
 DAY = 86_400_000
 NOW = 20_000 * DAY
@@ -87,6 +88,12 @@ def test_the_rank_is_explained_in_words():
     assert explain(alert(36.0, name=number)).startswith("at least 36.9-fold higher, ")
     assert explain(alert(0.3, name=number)).startswith("at least 29 % higher, ")
     assert explain(alert(0.3, name=number, better="higher")).startswith("at least 23 % lower, ")
+
+
+def test_a_title_names_the_family_of_another_projects_benchmark_once():
+    [one] = alerts(step(name=SeriesName("h200", "io.csv.Read", "io.csv.Read", "time_all", "n=8", "", "seconds")))
+    assert headline(one).endswith(": time_all n=8")
+    assert headline(one).count("io.csv.Read") == 1
 
 
 def test_a_large_growth_is_a_factor():

@@ -73,6 +73,7 @@ def test_a_chart_keeps_its_notes_beside_the_one_on_hollow_points():
     figure = {"data": [], "layout": {"annotations": [{"text": "floor"}], "margin": {"t": 40}}}
     chart.explain_hollow(figure, "light")
     assert [note["text"].split(":")[0] for note in figure["layout"]["annotations"]] == ["floor", "hollow"]
+    assert figure["layout"]["annotations"][1]["xanchor"] == "left", "the buttons that save the chart are on the right"
     assert figure["layout"]["margin"]["t"] == 40
 
 
