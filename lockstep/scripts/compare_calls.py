@@ -18,6 +18,7 @@ from lockstep.same_work.read_graph import GraphError, TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
 from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
 from lockstep.scripts.judge_outputs import judged
+from lockstep.scripts.plan import Plan
 from lockstep.scripts.shared_buffers import same_inputs, share
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
@@ -35,41 +36,25 @@ from lockstep.timing.rules.rule import Disqualified
 UNSHARED = 0.05
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a comparison must decide.
-
-    Attributes:
-        min_effect: smallest relative change that counts.
-        alpha: 1 − confidence.
-        cases: number of calls that share the error rate.
-        measure_all: whether calls that give the GPU the same work are timed as well.
-    """
-
-    min_effect: float
-    alpha: float
-    cases: int
-    measure_all: bool = False
-
-
 @dataclass
 class CallComparer(Instruments):
     """Compares pairs of timed calls on one device.
 
     Attributes:
+        cases: number of calls that share the error rate.
         namespaces: return the context of base's and of head's code.
         stage: called before each step that may hang or crash, with the stage and the side.
     """
 
     pace: Pace
-    limits: Limits
+    plan: Plan
+    cases: int
     namespaces: dict[str, Namespace]
     stage: Callable[[str, str], None]
-    seed: int = 0
     _trusted: Trusted = field(default_factory=Trusted)
 
     def __post_init__(self) -> None:
-        self._chance = random.Random(self.seed)
+        self._chance = random.Random(self.plan.seed)
         self._codes = TritonCode.listening() if self.device.kind == "cuda" else TritonCode()
 
     def compare(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
@@ -124,26 +109,23 @@ class CallComparer(Instruments):
     def _timed(self, key: SeriesKey, calls: dict[str, TimedCall], note: str, seconds: float) -> Verdict:
         shared = share(calls[BASE].function, calls[HEAD].function)
         reasons = {
-            side: why_not_captured(self._arm(side, call, host=False), self.device) for side, call in calls.items()
+            side: why_not_captured(arm_of(side, call, self.namespaces[side], host=False), self.device)
+            for side, call in calls.items()
         }
         host = any(reasons.values())
-        arms = [self._arm(side, call, host=host) for side, call in calls.items()]
+        arms = [arm_of(side, call, self.namespaces[side], host=host) for side, call in calls.items()]
         notes = [note] if note else []
         notes += [f"timed from the host, not in a graph: {next(filter(None, reasons.values()))}"] if host else []
         pair = [Contender(arm.name, key.variant, NO_FAMILY, arm.name, self.namespaces[arm.name]) for arm in arms]
-        if self.device.kind == "cuda" and not host and shared and not self.limits.measure_all:
-            if not (differs := self._difference(pair, arms)):
+        code: tuple[str, ...] = ()
+        if self.device.kind == "cuda" and not host and shared and not self.plan.measure_all:
+            code = (self._difference(pair, arms),)
+            if code == ("",):
                 return Verdict(key, "same", "; ".join(["the same work on the GPU", *notes]), unchanged=True)
-            code: tuple[str, ...] = (differs,)
-        else:
-            code = ()
         trial = self._trial(key, pair, arms, shared, seconds)
         verdict = trial.verdict(key)
         reason = "; ".join(filter(None, (verdict.reason, *notes)))
         return replace(verdict, reason=reason, code=code)
-
-    def _arm(self, side: str, call: TimedCall, *, host: bool) -> Arm:
-        return arm_of(side, call, self.namespaces[side], host=host)
 
     def _difference(self, pair: list[Contender], arms: list[Arm]) -> str:
         """Return the first difference of the work that the graphs of base and head give the GPU; "" for the same."""
@@ -159,9 +141,8 @@ class CallComparer(Instruments):
             return brief(error)
 
     def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, seconds: float) -> Trial:
-        limits = self.limits
-        least = limits.min_effect if shared else max(limits.min_effect, UNSHARED)
-        test = Test(least, limits.alpha, limits.cases, max(MOST_SAME, least))
+        least = self.plan.min_effect if shared else max(self.plan.min_effect, UNSHARED)
+        test = Test(least, 1 - self.plan.confidence, self.cases, max(MOST_SAME, least))
         trial = Trial(test, ratios_of=at_one_clock)
         timer = PairTimer(pair, self.device, self.pace, self._trusted, self.stage)
         before = self.controls.take(self.device)

@@ -18,13 +18,15 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
 from lockstep.scripts.project import Project
 from lockstep.scripts.release_pair import APART, LEAST, PairedRun
-from lockstep.scripts.script_lines import timing_lines
 
 #: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
 SILENCE_S = 120.0
 
 #: Name of the rows about the script itself.
 _SCRIPT = "(script)"
+
+#: What reads a clock in a script, and the most lines of it that a message names.
+_CLOCKS, _MOST_LINES = ("enable_timing", "time.time(", "perf_counter", "timeit"), 4
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,10 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
         return ""
     if error := outcome.errors.get(HEAD):
         return f"the script ended before its first timed call: {error}{_remedy(error, outcome)}"
-    own = timing_lines(Path(plan.sides[HEAD].file))
+    lines = Path(plan.sides[HEAD].file).read_text(encoding="utf-8", errors="replace").splitlines()
+    own = [f"line {n}: {line.strip()[:80]}" for n, line in enumerate(lines, 1) if any(map(line.__contains__, _CLOCKS))]
     return "the script calls no timer that Lockstep stands in for" + (
-        f"; it times by itself at {'; '.join(own)}" if own else ""
+        f"; it times by itself at {'; '.join(own[:_MOST_LINES])}" if own else ""
     )
 
 

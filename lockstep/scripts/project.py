@@ -88,7 +88,7 @@ class Project:
         imported = set(packages) or _imported(file, local) - _HELPERS
         for root in (top / name for name in _ROOTS):
             under_test = tuple(
-                name for name in sorted(imported) if _is_package(root / name) and not _holds(root / name, file)
+                name for name in sorted(imported) if _is_package(root / name) and not file.is_relative_to(root / name)
             )
             if under_test:
                 local = {name: folder for name, folder in local.items() if name not in under_test}
@@ -111,10 +111,6 @@ def _modules(folder: Path) -> dict[str, Path]:
 
 def _is_package(path: Path) -> bool:
     return (path.is_dir() and path.name.isidentifier() and any(path.glob("*.py"))) or (path / "__init__.py").is_file()
-
-
-def _holds(folder: Path, file: Path) -> bool:
-    return file.is_relative_to(folder)
 
 
 def _imported(file: Path, local: dict[str, Path]) -> set[str]:

@@ -16,7 +16,6 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from asv.util import write_json
 
-from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.gate.versions import version
 from lockstep.machine_code.commit_sources import RefError
@@ -133,20 +132,7 @@ def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
 
 def _result(records: Sequence[Record | None]) -> BenchmarkResult:
     """Return asv's result of the latencies of these records: NaN for what is n/a or was not measured."""
-    values: list[float | bool | None] = []
-    samples: list[list[float] | None] = []
-    for record in records:
-        value: float | bool | None = math.nan
-        taken = None
-        try:
-            if record is not None:
-                taken = answer(record, "latency")["samples"]
-                value = True
-        except NotAvailable:
-            pass
-        except MeasurementFailed:
-            value = None
-        values.append(value)
-        samples.append(taken)
-    number = [1 if taken else None for taken in samples]
-    return BenchmarkResult(values, samples, number, 0, "", None)
+    samples = [[*record.latency_samples] or None if record is not None else None for record in records]
+    failed = [record is not None and record.state == "failed" for record in records]
+    values = [True if some else None if wrong else math.nan for some, wrong in zip(samples, failed, strict=True)]
+    return BenchmarkResult(values, samples, [1 if some else None for some in samples], 0, "", None)

@@ -12,7 +12,7 @@ import queue
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,19 +30,6 @@ from lockstep.scripts.timed_call import CallKey, TimedCall
 _SEED = 20_240_229
 
 
-@dataclass(frozen=True)
-class Script:
-    """A benchmark script with the arguments of its command line.
-
-    Attributes:
-        file: the script.
-        arguments: the words after the script's name.
-    """
-
-    file: Path
-    arguments: tuple[str, ...] = ()
-
-
 class _Stopped(KeyboardInterrupt):
     """The run is not continued. pytest goes on to the next test after any error of another kind."""
 
@@ -52,12 +39,14 @@ class ScriptRun:
     """One run of a script. Enter the namespace of its side around ``advance`` and ``stop``.
 
     Attributes:
+        file, arguments: the script, and the words after its name on the command line.
         wanted: says of a point whether it is set up and timed (``lockstep.scripts.taken_calls``).
         refused: the points that cannot be taken, with the reason.
         error: why the script ended early; "" if it did not.
     """
 
-    script: Script
+    file: Path
+    arguments: Sequence[str]
     hook: Hook
     wanted: Callable[[CallKey], bool]
     stream: AbstractContextManager[Any] = field(default_factory=nullcontext)
@@ -77,10 +66,8 @@ class ScriptRun:
         if self._thread is None:
             self._module = ModuleType("__main__")
             sys.modules["__main__"] = self._module
-            self._random = _Random.seeded(_SEED)
             self._thread = threading.Thread(target=self._run, daemon=True)
-            assert self._random is not None
-            self._random.restore()
+            _seed(_SEED)
             self._thread.start()
         elif not self._thread.is_alive():
             return None
@@ -106,7 +93,7 @@ class ScriptRun:
     def _run(self) -> None:
         try:
             leave_out(self._others)
-            with self.hook.serving(self.script.file, self._taken, self.wanted, self._refused), self.stream:
+            with self.hook.serving(self.file, self._taken, self.wanted, self.refused.__setitem__), self.stream:
                 self._execute()
         except _Stopped:
             pass
@@ -114,7 +101,7 @@ class ScriptRun:
             if ended.code not in (None, 0):
                 self.error = f"the script ends with status {ended.code}"
         except BaseException as error:
-            self.error = line_of(error, self.script.file) if isinstance(error, Exception) else repr(error)
+            self.error = line_of(error, self.file) if isinstance(error, Exception) else repr(error)
         finally:
             if self._module is not None:
                 vars(self._module).clear()
@@ -122,19 +109,19 @@ class ScriptRun:
             self._calls.put(None)
 
     def _execute(self) -> None:
-        file = str(self.script.file)
+        file = str(self.file)
         assert self._module is not None
         names = vars(self._module)
         names.update(__file__=file, __builtins__=__builtins__)
-        sys.argv[:] = [file, *self.script.arguments]
-        source = self.script.file.read_bytes()
-        if self.script.file.stem.startswith("test_") and b"__main__" not in source:
+        sys.argv[:] = [file, *self.arguments]
+        source = self.file.read_bytes()
+        if self.file.stem.startswith("test_") and b"__main__" not in source:
             self._test()
             return
         tree = ast.parse(source)
         if level := max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0):
             # As ``python -m`` does: the packages of relative imports are the folders above.
-            names["__package__"] = ".".join(folder.name for folder in reversed(self.script.file.parents[:level]))
+            names["__package__"] = ".".join(folder.name for folder in reversed(self.file.parents[:level]))
         exec(compile(source, file, "exec", dont_inherit=True), names)
         replace_timers("__main__", self.hook)
 
@@ -145,11 +132,11 @@ class ScriptRun:
         failures = _Failures()
         # Nothing that belongs to the process: capture, assertions that import otherwise, and the project's own options.
         plain = ["-s", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-o", "addopts="]
-        status = pytest.main([str(self.script.file), *plain, *self.script.arguments], plugins=[failures])
+        status = pytest.main([str(self.file), *plain, *self.arguments], plugins=[failures])
         if failures.texts:
             self.error = f"{len(failures.texts)} tests failed, the first: {failures.texts[0]}"
         elif status not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
-            self.error = f"pytest ends with status {int(status)}; run pytest {self.script.file.name} to see why"
+            self.error = f"pytest ends with status {int(status)}; run pytest {self.file.name} to see why"
 
     def _taken(self, call: TimedCall) -> float:
         self._calls.put(call)
@@ -158,9 +145,6 @@ class ScriptRun:
             raise _Stopped
         leave_out(self._others)
         return answer
-
-    def _refused(self, key: CallKey, reason: str) -> None:
-        self.refused[key] = reason
 
 
 @dataclass(eq=False)  # pytest needs plugins that can be hashed
@@ -181,6 +165,13 @@ class _Failures:
             )
 
 
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+
+
 @dataclass(frozen=True)
 class _Random:
     """The state of all random generators that scripts use."""
@@ -199,14 +190,6 @@ class _Random:
             torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
             numpy.random.get_state() if numpy is not None else None,
         )
-
-    @classmethod
-    def seeded(cls, seed: int) -> _Random:
-        random.seed(seed)
-        torch.manual_seed(seed)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(seed % 2**32)
-        return cls.now()
 
     def restore(self) -> None:
         random.setstate(self.python)

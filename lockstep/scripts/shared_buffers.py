@@ -113,7 +113,8 @@ def _share_gradient(base: torch.Tensor, head: torch.Tensor) -> bool:
 def _saved(tensors: Iterable[torch.Tensor]) -> Iterator[_Saved]:
     """Yield what the graphs behind some tensors saved; the graphs read it from there afterwards."""
     for node in _nodes(tensors):
-        yield from (_Saved(value) for value in getattr(node, "__dict__", {}).values() if _is_tensor(value))
+        kept = getattr(node, "__dict__", {}).values()
+        yield from (_Saved(value) for value in kept if isinstance(value, torch.Tensor))
         for name in sorted(dir(node)):
             if name.startswith("_raw_saved_"):
                 yield from _taken(node, name)
@@ -133,19 +134,11 @@ def _taken(node: Any, name: str) -> Iterator[_Saved]:
             return saved
 
         try:
-            value.register_hooks(keep, _current)
+            value.register_hooks(keep, lambda saved: saved.tensor)
         except (RuntimeError, AttributeError) as error:
             if "None" in str(error):
                 continue  # the node saved nothing
         yield saved
-
-
-def _current(saved: _Saved) -> torch.Tensor | None:
-    return saved.tensor
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _share_saved(base: _Saved, head: _Saved) -> bool:

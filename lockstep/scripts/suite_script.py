@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,23 +32,16 @@ def points_of(choice: SuitePoints) -> Iterator[tuple[str, Callable[[], BoundCall
     if not any(isinstance(finder, CheckoutFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, CheckoutFinder(choice.root, choice.packages))
     for suite, variant, case in choice.points:
-        yield f"{suite} {variant} {case}", _Setup(suites[suite], variant, case)
+        yield f"{suite} {variant} {case}", partial(_set_up, suites[suite], variant, case)
 
 
-@dataclass(frozen=True)
-class _Setup:
-    suite: Suite
-    variant: str
-    case: str
-
-    def __call__(self) -> BoundCall:
-        family, case = load_family(self.suite), self.suite.case(self.case)
-        new = Draw("cuda" if torch.cuda.is_available() else "cpu", _SEED)
-        arguments = family.arguments(self.variant, inputs_of(self.suite, case, new))
-        function = family.variants[self.variant]
-        if takes_out(function):
-            arguments["out"] = buffers_of(self.suite, case, new)
-        return BoundCall(function, arguments)
+def _set_up(suite: Suite, variant: str, label: str) -> BoundCall:
+    family, case = load_family(suite), suite.case(label)
+    new = Draw("cuda" if torch.cuda.is_available() else "cpu", _SEED)
+    arguments, function = family.arguments(variant, inputs_of(suite, case, new)), family.variants[variant]
+    if takes_out(function):
+        arguments["out"] = buffers_of(suite, case, new)
+    return BoundCall(function, arguments)
 
 
 if __name__ == "__main__":

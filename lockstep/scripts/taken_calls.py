@@ -74,7 +74,8 @@ class Hook:
     @property
     def on(self) -> bool:
         """Return whether the current thread runs a script, and the caller of the timer is none of ``_OWN``."""
-        return hasattr(self._local, "taken") and not self._by_library(sys._getframe(2))
+        caller = str(sys._getframe(2).f_globals.get("__name__", ""))
+        return hasattr(self._local, "taken") and caller.partition(".")[0] not in _OWN
 
     def take(
         self,
@@ -132,10 +133,6 @@ class Hook:
                 return frame
             frame = frame.f_back
         return caller
-
-    @staticmethod
-    def _by_library(frame: FrameType | None) -> bool:
-        return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OWN
 
 
 def _axes(name: str, value: Any) -> Iterator[tuple[str, Any]]:

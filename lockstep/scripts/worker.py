@@ -18,7 +18,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ FIND = "find"
 
 if TYPE_CHECKING:
     from lockstep.gate.namespaces import Sides
+    from lockstep.scripts.measure_call import CallMeasurer
     from lockstep.scripts.script_run import ScriptRun
     from lockstep.scripts.taken_calls import Hook
     from lockstep.scripts.timed_call import CallKey, TimedCall
@@ -79,7 +81,7 @@ def main() -> int:
 
 
 def _stream() -> AbstractContextManager[Any]:
-    """Return a context in which all work runs on the stream of captures.
+    """Return a context in which all work of a thread runs on the stream of captures.
 
     Autograd runs a backward pass on the stream of the forward pass. A capture allows that only on its own stream.
     """
@@ -87,44 +89,39 @@ def _stream() -> AbstractContextManager[Any]:
 
     if not torch.cuda.is_available():
         return nullcontext()
-    torch.cuda.graph.default_capture_stream = torch.cuda.Stream()
-    return torch.cuda.stream(torch.cuda.graph.default_capture_stream)
+    graph = torch.cuda.graph
+    graph.default_capture_stream = graph.default_capture_stream or torch.cuda.Stream()
+    return torch.cuda.stream(graph.default_capture_stream)
 
 
+@dataclass
 class _Session:
     """Runs the script once to count its calls, then once for each version, call by call."""
 
-    def __init__(
-        self,
-        process: WorkerProcess,
-        plan: Plan,
-        sides: Sides,
-        device: Device,
-        hook: Hook,
-        take_back: Callable[[str], None],
-    ) -> None:
-        self._process = process
-        self._plan = plan
-        self._sides = sides
-        self._device = device
-        self._hook = hook
-        self._take_back = take_back
-        self._left_s = plan.budget_s
-        self._requests = process.requests()
+    process: WorkerProcess
+    plan: Plan
+    sides: Sides
+    device: Device
+    hook: Hook
+    take_back: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._left_s = self.plan.budget_s
+        self._requests = self.process.requests()
         self._sharers: list[str] = []
 
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
-        self._process.stage("find", "")
+        self.process.stage("find", "")
         found, error = self._find(FIND)
-        compare = BASE in self._plan.sides
+        compare = BASE in self.plan.sides
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
-        self._process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
-        served = self._plan.served
-        chosen = self._taken() if served else self._plan.chosen([key.labels for key in found])
+        self.process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
+        served = self.plan.served
+        chosen = self._taken() if served else self.plan.chosen([key.labels for key in found])
         numbers = {key: number for number, key in enumerate(found)}
-        alone = self._serve if served else self._write if self._plan.adopt else self._measure
+        alone = self._serve if served else self._write if self.plan.adopt else self._measure
         handle = self._compare if compare else alone
         ended = handle(numbers, chosen) if chosen else {}
         for run in ended.values():
@@ -135,17 +132,17 @@ class _Session:
             for side, run in ended.items()
         }
         if served:
-            self._process.emit("at", number=-1, error=errors.get(HEAD, ""), refused=refused.get(HEAD, {}))
-        self._process.emit("ended", errors=errors, refused=refused)
+            self.process.emit("at", number=-1, error=errors.get(HEAD, ""), refused=refused.get(HEAD, {}))
+        self.process.emit("ended", errors=errors, refused=refused)
 
     def _taken(self) -> frozenset[int]:
         return frozenset(next(self._requests)["take"])
 
     def _new(self, side: str, wanted: Callable[[CallKey], bool]) -> ScriptRun:
-        from lockstep.scripts.script_run import Script, ScriptRun
+        from lockstep.scripts.script_run import ScriptRun
 
-        file = Path(self._plan.sides[HEAD if side == FIND else side].file)
-        return ScriptRun(Script(file, self._plan.arguments), self._hook, wanted, _stream_again())
+        file = Path(self.plan.sides[HEAD if side == FIND else side].file)
+        return ScriptRun(file, self.plan.arguments, self.hook, wanted, _stream())
 
     def _find(self, side: str) -> tuple[list[CallKey], str]:
         """Return the calls that a side's script makes, and why it ends early. Nothing is measured, no point is set up.
@@ -163,21 +160,16 @@ class _Session:
         run = self._new(side, counted)
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
-        if BASE in self._plan.sides:  # looks at all modules
-            self._sharers = self._sides.sharers()
-        self._sides.forget(side)
-        self._take_back(side)
+        if BASE in self.plan.sides:  # looks at all modules
+            self._sharers = self.sides.sharers()
+        self.sides.forget(side)
+        self.take_back(side)
         return keys, run.error
 
     def _advance(self, run: ScriptRun, side: str, milliseconds: float = 1.0) -> TimedCall | None:
-        self._process.stage("load", f"@{side}")
-        with self._sides.active(side):
+        self.process.stage("load", f"@{side}")
+        with self.sides.active(side):
             return run.advance(milliseconds)
-
-    @contextlib.contextmanager
-    def _active(self, side: str) -> Iterator[None]:
-        with self._sides.active(side):
-            yield
 
     @contextlib.contextmanager
     def _spending(self, number: int) -> Iterator[None]:
@@ -192,43 +184,43 @@ class _Session:
         finally:
             self._left_s -= time.monotonic() - started
 
-    def _measure(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        from lockstep.gate.measuring.pairing import QUICK, pace_on
-        from lockstep.scripts.measure_call import EPOCHS, CallMeasurer
+    def _measurer(self) -> CallMeasurer:
+        from lockstep.gate.measuring.pairing import pace_on
+        from lockstep.scripts.measure_call import CallMeasurer
 
-        plan = self._plan
-        pace = QUICK if plan.quick else pace_on(self._device)
-        measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
+        pace = pace_on(self.device, quick=self.plan.quick)
+        return CallMeasurer(self.device, pace, self.plan.version, partial(self.sides.active, HEAD))
+
+    def _measure(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+        from lockstep.scripts.measure_call import EPOCHS
+
+        plan, measurer = self.plan, self._measurer()
 
         def measure(number: int, call: TimedCall) -> float:
             record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
-            self._process.emit("record", number=number, record=asdict(record), place=call.place)
+            self.process.emit("record", number=number, record=asdict(record), place=call.place)
             return record.latency.value * 1e3 if record.latency else 1.0
 
         return self._each(numbers, chosen, "time", measure)
 
     def _serve(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         """Let the parent decide at each call how often it is timed."""
-        from lockstep.gate.measuring.pairing import QUICK, pace_on
         from lockstep.scripts.compare_outputs import compare_with_file
-        from lockstep.scripts.measure_call import CallMeasurer
 
-        plan, self._left_s = self._plan, math.inf
-        pace = QUICK if plan.quick else pace_on(self._device)
-        measurer = CallMeasurer(self._device, pace, plan.version, lambda: self._active(HEAD))
+        measurer, self._left_s = self._measurer(), math.inf
 
         def serve(number: int, call: TimedCall) -> float:
-            self._process.emit("at", number=number, place=call.place)
+            self.process.emit("at", number=number, place=call.place)
             for request in self._requests:
                 if "next" in request:
                     break
-                self._process.stage("check" if "output" in request else "time", str(number))
+                self.process.stage("check" if "output" in request else "time", str(number))
                 if "output" in request:
-                    output = compare_with_file(call, lambda: self._active(HEAD), Path(request["output"]))
-                    self._process.emit("output", **output)
+                    output = compare_with_file(call, measurer.namespace, Path(request["output"]))
+                    self.process.emit("output", **output)
                 else:
-                    record = measurer.measure(plan.suite, call, 1)
-                    self._process.emit("record", record=asdict(record))
+                    record = measurer.measure(self.plan.suite, call, 1)
+                    self.process.emit("record", record=asdict(record))
             return 1.0
 
         return self._each(numbers, chosen, "check", serve)
@@ -236,16 +228,16 @@ class _Session:
     def _write(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         from lockstep.scripts.adopted_suite import Adoption
 
-        adoption = Adoption(self._plan.local, self._plan.packages, self._device.torch_device)
+        adoption = Adoption(self.plan.local, self.plan.packages, self.device.torch_device)
 
         def write(number: int, call: TimedCall) -> float:
-            with self._active(HEAD):
+            with self.sides.active(HEAD):
                 adoption.add(call)
             return 1.0
 
         ended = self._each(numbers, chosen, "check", write)
-        text = adoption.text(Path(self._plan.sides[HEAD].file).name, [key.labels for key in numbers])
-        self._process.emit("adopted", text=text, left_out=adoption.left_out)
+        text = adoption.text(Path(self.plan.sides[HEAD].file).name, [key.labels for key in numbers])
+        self.process.emit("adopted", text=text, left_out=adoption.left_out)
         return ended
 
     def _each(
@@ -262,31 +254,30 @@ class _Session:
             if number > max(chosen):
                 break  # no later call is asked for
             if number in chosen:
-                self._process.stage(stage, str(number))
+                self.process.stage(stage, str(number))
                 with self._spending(number):
                     milliseconds = take(number, call)
             del call
         return {HEAD: run}
 
     def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        from lockstep.gate.measuring.pairing import QUICK, pace_on
+        from lockstep.gate.measuring.pairing import pace_on
         from lockstep.gate.model import SeriesKey, Verdict
-        from lockstep.scripts.compare_calls import CallComparer, Limits
+        from lockstep.scripts.compare_calls import CallComparer
 
-        plan = self._plan
-        limits = Limits(plan.min_effect, 1 - plan.confidence, max(1, len(chosen)), plan.measure_all)
+        plan = self.plan
         number = 0
 
         def stage(name: str, side: str) -> None:
-            self._process.stage(name, f"{number}@{side}" if side else str(number))
+            self.process.stage(name, f"{number}@{side}" if side else str(number))
 
         comparer = CallComparer(
-            self._device,
-            QUICK if plan.quick else pace_on(self._device),
-            limits,
-            {side: lambda side=side: self._active(side) for side in (BASE, HEAD)},  # type: ignore[misc]
+            self.device,
+            pace_on(self.device, quick=plan.quick),
+            plan,
+            max(1, len(chosen)),
+            {side: partial(self.sides.active, side) for side in (BASE, HEAD)},
             stage,
-            plan.seed,
         )
         runs = {
             # A point that only base has is set up, to be told.
@@ -315,7 +306,7 @@ class _Session:
                 new = alone == HEAD
                 reason = f"{BASE if new else HEAD}'s script makes no such call"
                 verdict = Verdict(key, "new" if new else "removed", reason)
-                self._process.emit("verdict", number=number, verdict=asdict(verdict))
+                self.process.emit("verdict", number=number, verdict=asdict(verdict))
             elif number in chosen:
                 assert base is not None
                 assert head is not None
@@ -325,12 +316,12 @@ class _Session:
                 with self._spending(number):
                     verdict = comparer.compare(key, base, head, seconds)
                 answers = {BASE: (verdict.base_s or 1e-3) * 1e3, HEAD: (verdict.head_s or 1e-3) * 1e3}
-                self._process.emit("verdict", number=number, verdict=asdict(verdict))
+                self.process.emit("verdict", number=number, verdict=asdict(verdict))
             del base, head, known
             for side in [alone] if alone else [BASE, HEAD]:
                 calls[side] = None  # its buffers are free before the script goes on
                 calls[side] = self._advance(runs[side], side, answers[side])
-        self._process.emit("controls", controls=comparer.controls_summary())
+        self.process.emit("controls", controls=comparer.controls_summary())
         return runs
 
 
@@ -342,14 +333,6 @@ def _alone(base: TimedCall | None, head: TimedCall | None, numbers: Mapping[Call
         return ""
     place = numbers.get(base.key)
     return BASE if place is None or place < numbers.get(head.key, 0) else HEAD
-
-
-def _stream_again() -> AbstractContextManager[Any]:
-    import torch
-
-    if not torch.cuda.is_available():
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.graph.default_capture_stream)
 
 
 if __name__ == "__main__":

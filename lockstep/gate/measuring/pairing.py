@@ -34,13 +34,15 @@ CLOCK_TOLERANCE = 0.03
 QUICK = Pace(replay_s=1e-3, rounds=4, epoch_s=0.25, warmup_s=0.0)
 
 
-def pace_on(device: Device) -> Pace:
-    """Return the pace for a device.
+def pace_on(device: Device, *, quick: bool = False) -> Pace:
+    """Return the pace for a device; with ``quick``, the short one.
 
     Replays are shorter than in ``lockstep.timing.epochs.Plan``, because a replay is disturbed less by a preceding
     replay of the same kernel than by another arm. A CPU gets more, shorter rounds, of which other work disturbs only
     some.
     """
+    if quick:
+        return QUICK
     if device.kind == "cpu":
         return Pace(replay_s=1e-3, rounds=25, epoch_s=0.25, warmup_s=0.0)
     return Pace(replay_s=2e-3, rounds=12, epoch_s=0.25, warmup_s=0.03)

@@ -41,7 +41,7 @@ def main() -> int:
     sides = Sides(setup.packages, definitions, base=setup.base, head=setup.head)
     keep_apart(sides, "base")
     from lockstep.gate.measuring.comparer import Comparer
-    from lockstep.gate.measuring.pairing import QUICK, pace_on
+    from lockstep.gate.measuring.pairing import pace_on
     from lockstep.record.provenance import clocks_of, host_facts
     from lockstep.timing.device import open_device
     from lockstep.timing.intervals import t_quantile
@@ -56,11 +56,10 @@ def main() -> int:
 
     device, facts = open_device(), host_facts()
     tuners = Tuners(Choices(setup.tuned), device, where_of(facts), setup.retune, tell=say)
-    pace = QUICK if setup.quick else pace_on(device)
     comparer = Comparer(
         sides,
         device,
-        pace,
+        pace_on(device, quick=setup.quick),
         setup.seed,
         stage,
         begin=lambda group: process.emit("group", group=asdict(group)),

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from lockstep.scripts.taken_calls import Hook
-from lockstep.scripts.timers.answers import summarized
+from lockstep.scripts.timers.triton_testing import summarized, timer
 
 MODULES = ("tilelang.profiler", "tilelang.profiler.bench")
 
@@ -14,18 +14,9 @@ MODULES = ("tilelang.profiler", "tilelang.profiler.bench")
 def install(module: Any, hook: Hook) -> None:
     """Replace the timers of the module. tilelang's own tuner calls them too, and gets the originals."""
     if hasattr(module, "do_bench"):
-        module.do_bench = _timer(module.do_bench, hook)
+        module.do_bench = timer(module.do_bench, hook)
     if hasattr(module, "Profiler"):
         module.Profiler.do_bench = _method(module.Profiler.do_bench, hook)
-
-
-def _timer(original: Any, hook: Hook) -> Any:
-    def do_bench(fn: Any, *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:
-        if not hook.on:
-            return original(fn, *args, quantiles=quantiles, return_mode=return_mode, **kwargs)
-        return summarized(hook.take(fn), quantiles, return_mode)
-
-    return do_bench
 
 
 def _method(original: Any, hook: Hook) -> Any:
@@ -34,6 +25,6 @@ def _method(original: Any, hook: Hook) -> Any:
             return original(profiler, func, *args, input_tensors=input_tensors, **kwargs)
         inputs = profiler._get_inputs() if input_tensors is None else input_tensors
         call = functools.partial(profiler.adapter if func is None else func, *inputs)
-        return summarized(hook.take(call), kwargs.get("quantiles"), kwargs.get("return_mode", "mean"))
+        return summarized(hook.take(call), **kwargs)
 
     return do_bench

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from lockstep.scripts.taken_calls import Hook
-from lockstep.scripts.timers.answers import summarized
 
 MODULES = ("triton.testing",)
 
@@ -16,25 +15,28 @@ def install(module: Any, hook: Hook) -> None:
     """Replace the functions that time, and the loop of a ``perf_report``, which needs no pandas then."""
     for name in ("do_bench", "do_bench_cudagraph"):
         if hasattr(module, name):
-            setattr(module, name, _timer(getattr(module, name), hook))
+            setattr(module, name, timer(getattr(module, name), hook))
     module.Mark.run = _run(hook)
 
 
-def _timer(original: Any, hook: Hook) -> Any:
-    def do_bench(
-        fn: Any,
-        *args: Any,
-        grad_to_none: Any = None,
-        quantiles: Sequence[float] | None = None,
-        return_mode: str = "mean",
-        **kwargs: Any,
-    ) -> Any:
+def timer(original: Any, hook: Hook) -> Any:
+    """Return what stands in for a ``do_bench``, also that of a library with the same arguments."""
+
+    def do_bench(fn: Any, *args: Any, **kwargs: Any) -> Any:
         if not hook.on:
-            named = {"grad_to_none": grad_to_none, "quantiles": quantiles, "return_mode": return_mode, **kwargs}
-            return original(fn, *args, **named)
-        return summarized(hook.take(fn, grad_to_none), quantiles, return_mode)
+            return original(fn, *args, **kwargs)
+        return summarized(hook.take(fn, kwargs.get("grad_to_none")), **kwargs)
 
     return do_bench
+
+
+def summarized(
+    milliseconds: float, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **_: Any
+) -> Any:
+    """Return a time as ``do_bench`` does: one number, a list of quantiles, or all numbers."""
+    if quantiles is not None:
+        return [milliseconds] * len(quantiles) if len(quantiles) > 1 else milliseconds
+    return [milliseconds] if return_mode == "all" else milliseconds
 
 
 def _run(hook: Hook) -> Any:
