@@ -82,10 +82,9 @@ class Imports:
 
     def unchanged(self, key: SeriesKey, unchanged: Unchanged) -> Verdict:
         """Return the verdict on a case that the change does not affect."""
-        file, line = self.place(key)
-        refusal = unchanged.refusal(key)
-        if refusal:
-            return Verdict(key, "na", refusal, unchanged=True, file=file, line=line)
+        (file, line), seen = self.place(key), unchanged.seen(key)
+        if seen is not None and seen.refusal:
+            return Verdict(key, "na", seen.refusal, unchanged=True, file=file, line=line)
         return Verdict(key, "same", unchanged.why(key), unchanged=True, file=file, line=line)
 
     def _error(self, key: SeriesKey, side: str) -> str:

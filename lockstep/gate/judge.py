@@ -111,8 +111,9 @@ class Judge:
             self.verdicts[key] = verdict or self._unreached(key)
             if verdict is not None:
                 continue
-            work = self.unchanged.work(key)
-            measured = first.setdefault((key.suite, key.case, key.l2, work or key.variant), key)
+            seen = self.unchanged.seen(key)
+            work = (seen and seen.work) or key.variant
+            measured = first.setdefault((key.suite, key.case, key.l2, work), key)
             if measured is key:
                 yield key
             else:

@@ -189,7 +189,7 @@ class GroupRequest:
 
     Attributes:
         min_effect: smallest change that counts, by variant; the requested share, or more if the noise requires it.
-        same_within: share within which the interval of a "same" must lie, by variant; see ``sequential.Test``.
+        same_within: share within which the interval of a "same" must lie, by variant.
         alpha: 1 − confidence, by variant.
         cases: number of cases that share the family-wise error rate.
         deadline_s: seconds from now after which no further epoch starts.

@@ -11,49 +11,16 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lockstep.gate.model import Group
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.machine_code import CaseKey
 from lockstep.processes.watched_worker import WorkerDied
+from lockstep.same_work.work import Observed
 
 #: Maximum number of processes: each takes some 600 MB of the GPU's memory and a second to create its context.
 MOST = 12
-
-
-@dataclass
-class Observed:
-    """What captured graphs say of cases.
-
-    Attributes:
-        differences: the first difference of each observed case, or "" for the same work.
-        refused: the message with which both sides refuse a case.
-        works: digests of the work of changed cases (``lockstep.same_work.observe.Observed``).
-    """
-
-    differences: dict[CaseKey, str] = field(default_factory=dict)
-    refused: dict[CaseKey, str] = field(default_factory=dict)
-    works: dict[CaseKey, str] = field(default_factory=dict)
-
-    def look(self, worker: GateWorker, group: Group, remaining: list[str]) -> None:
-        """Let a worker observe variants of a group, and take them out of ``remaining`` one by one.
-
-        Raises:
-            WorkerDied: as ``GateWorker.judge``; the culprit is taken out of ``remaining`` too.
-        """
-        try:
-            for variant, difference, refusal, work in worker.observe(replace(group, variants=tuple(remaining))):
-                key = CaseKey(group.suite, variant, group.case)
-                self.differences[key] = difference
-                self.works |= {key: work} if work else {}
-                self.refused |= {key: refusal} if refusal and not difference else {}
-                remaining.remove(variant)
-        except WorkerDied as died:
-            # The case is measured later, which says how it fails.
-            culprit = died.variant.partition("@")[0]
-            remaining.remove(culprit if culprit in remaining else remaining[0])
-            raise
 
 
 class Observers:
@@ -69,8 +36,8 @@ class Observers:
         self._workers = [GateWorker(setup, silence_s) for _ in range(count)]
         self._closed = False
 
-    def observe(self, groups: Iterable[Group], deadline: float) -> Observed:
-        """Observe groups until all are observed or the time is up.
+    def observe(self, groups: Iterable[Group], deadline: float) -> dict[CaseKey, Observed]:
+        """Observe groups until all are observed or the time is up; return what was seen of each case.
 
         Cases that kill a worker, and cases that nobody reached, are left out.
 
@@ -80,7 +47,7 @@ class Observers:
         Raises:
             WorkerDied: no worker starts.
         """
-        waiting, observed = deque(groups), Observed()
+        waiting, observed = deque(groups), dict[CaseKey, Observed]()
         with ThreadPoolExecutor(len(self._workers)) as threads:
             runs = [threads.submit(self._run, worker, waiting, observed, deadline) for worker in self._workers]
             try:
@@ -92,7 +59,9 @@ class Observers:
             raise failures[0]
         return observed
 
-    def _run(self, worker: GateWorker, waiting: deque[Group], observed: Observed, deadline: float) -> WorkerDied | None:
+    def _run(
+        self, worker: GateWorker, waiting: deque[Group], observed: dict[CaseKey, Observed], deadline: float
+    ) -> WorkerDied | None:
         """Observe waiting groups in one worker, and end it. Return why it did not start, if it did not."""
         try:
             worker.ready()
@@ -104,8 +73,13 @@ class Observers:
                 remaining = list(group.variants)
                 while remaining and time.monotonic() < deadline and not self._closed:
                     try:
-                        observed.look(worker, group, remaining)
-                    except WorkerDied:
+                        for variant, one in worker.observe(replace(group, variants=tuple(remaining))):
+                            observed[CaseKey(group.suite, variant, group.case)] = one
+                            remaining.remove(variant)
+                    except WorkerDied as died:
+                        # The case is measured later, which says how it fails.
+                        culprit = died.variant.partition("@")[0]
+                        remaining.remove(culprit if culprit in remaining else remaining[0])
                         worker.close(patience_s=0.0)
                         worker = GateWorker(self._setup, self._silence_s)
                         worker.ready()

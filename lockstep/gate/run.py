@@ -167,12 +167,12 @@ class _Run:
         self._say(f"observing {sum(len(group.variants) for group in to_observe)} cases")
         started = time.monotonic()
         observed = self._observers.observe(to_observe, started + max(LEAST_OBSERVATION_S, self._request.budget_s))
-        same = sum(not difference for difference in observed.differences.values())
-        if observed.differences:
-            told = f"observed on this GPU: {same} of {len(observed.differences)} cases give it the same work"
+        same = sum(not seen.difference for seen in observed.values())
+        if observed:
+            told = f"observed on this GPU: {same} of {len(observed)} cases give it the same work"
             self._notes.append(told)
             self._say(f"{told} ({time.monotonic() - started:.0f} s)")
-        return replace(unchanged, observed=observed.differences, refused=observed.refused, works=observed.works)
+        return replace(unchanged, observed=observed)
 
 
 def _interrupted(verdict: Verdict) -> Verdict:

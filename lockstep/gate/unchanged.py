@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lockstep.gate.model import COMPILE, DETERMINISTIC, ERROR, SeriesKey
 from lockstep.machine_code import CaseKey, Tree
 from lockstep.machine_code.family_files import same_files
+from lockstep.same_work.work import Observed
 from lockstep.suite.definition import Suite
 
 #: Quantities that depend on what the host does as well. Equal work on the GPU says nothing about them, because other
@@ -21,16 +22,12 @@ class Unchanged:
 
     Attributes:
         same_sources: suites whose variants depend on files that differ at most in comments, layout and docstrings.
-        observed: what captured graphs say of the observed cases: the first difference, or "" for the same work.
-        refused: the message with which both sides refuse a case.
-        works: digests of the work of changed cases; variants with equal digests at a case are the same comparison.
+        observed: what captured graphs say of the observed cases.
         measure_all: whether no case counts as unchanged, but differences are still reported.
     """
 
     same_sources: frozenset[str] = frozenset()
-    observed: Mapping[CaseKey, str] = field(default_factory=dict)
-    refused: Mapping[CaseKey, str] = field(default_factory=dict)
-    works: Mapping[CaseKey, str] = field(default_factory=dict)
+    observed: Mapping[CaseKey, Observed] = field(default_factory=dict)
     measure_all: bool = False
 
     def why(self, key: SeriesKey) -> str:
@@ -39,7 +36,7 @@ class Unchanged:
             return ""
         if key.suite in self.same_sources:
             return "the same sources"
-        if key.quantity in _OF_HOST or self.observed.get(_case(key), "not observed"):
+        if key.quantity in _OF_HOST or self.seen(key) is None or self.reasons(key):
             return ""
         return "observed: the same work on the GPU"
 
@@ -47,18 +44,14 @@ class Unchanged:
         """Return whether a case counts as unchanged without being measured."""
         return bool(self.why(key))
 
+    def seen(self, key: SeriesKey) -> Observed | None:
+        """Return what captured graphs say of a case; ``None`` if it was not observed."""
+        return self.observed.get(CaseKey(key.suite, key.variant, key.case))
+
     def reasons(self, key: SeriesKey) -> tuple[str, ...]:
         """Return what differs in the work of a case, as one sentence; () if nothing was seen."""
-        difference = self.observed.get(_case(key), "")
-        return (difference,) if difference else ()
-
-    def work(self, key: SeriesKey) -> str:
-        """Return the digest of a case's work; "" if it is not known."""
-        return self.works.get(_case(key), "")
-
-    def refusal(self, key: SeriesKey) -> str:
-        """Return the message with which both sides refuse a case; "" if one of them accepts it."""
-        return self.refused.get(_case(key), "")
+        seen = self.seen(key)
+        return (seen.difference,) if seen and seen.difference else ()
 
 
 def compare_sources(base: Tree, head: Tree, suites: Collection[Suite]) -> Unchanged:
@@ -66,7 +59,3 @@ def compare_sources(base: Tree, head: Tree, suites: Collection[Suite]) -> Unchan
     return Unchanged(
         frozenset(suite.name for suite in suites if same_files(base.root, head.root, base.packages, suite))
     )
-
-
-def _case(key: SeriesKey) -> CaseKey:
-    return CaseKey(key.suite, key.variant, key.case)

@@ -9,6 +9,7 @@ from pathlib import Path
 from lockstep.gate.model import Group, GroupRequest, SideFacts, Verdict
 from lockstep.processes.watched_worker import Watched
 from lockstep.processes.worker import spelled, typed
+from lockstep.same_work.work import Observed
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,6 @@ class GateWorker(Watched):
     """
 
     def __init__(self, setup: Setup, silence_s: float) -> None:
-        """Start the worker.
-
-        Args:
-            setup: the code to import, and the settings of the measurements.
-            silence_s: seconds without an event after which the worker counts as hung.
-        """
         super().__init__("lockstep.gate.measuring.worker", [spelled(setup)], silence_s, warm=True)
         self.controls: Mapping[str, Mapping[str, float | str]] = {}
         self.group: Group | None = None
@@ -96,8 +91,8 @@ class GateWorker(Watched):
                 case "judged":
                     self.controls = event["controls"]
 
-    def observe(self, group: Group) -> Iterator[tuple[str, str, str, str]]:
-        """Yield each variant of a group with difference, refusal and digest of its work, as in ``Observed``.
+    def observe(self, group: Group) -> Iterator[tuple[str, Observed]]:
+        """Yield each variant of a group with what its captured graphs say.
 
         Raises:
             WorkerDied: as ``judge``.
@@ -105,4 +100,4 @@ class GateWorker(Watched):
         self.ask({"observe": asdict(group)})
         for event in self.until("observed"):
             if event["event"] == "work":
-                yield event["variant"], event["difference"], event["refusal"], event["work"]
+                yield event["variant"], typed(Observed, event)

@@ -12,17 +12,17 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from lockstep.same_work.library_code import memory_maps, only_torch_has
 from lockstep.same_work.operations import Operations
-from lockstep.same_work.read_graph import TritonCode, contents, is_device_memory, read_graph
+from lockstep.same_work.read_graph import GraphError, TritonCode, contents, is_device_memory, read_graph
 from lockstep.same_work.work import (
     Buffer,
     Captured,
+    Observed,
     Unknown,
     Work,
     by_operations,
@@ -38,8 +38,11 @@ from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
-from lockstep.timing.device import Device
+from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.graph_capture import capture_graph
+from lockstep.timing.rules.rule import Disqualified
+
+T = TypeVar("T")
 
 #: Calls in a graph. The second call finds what the first one stored.
 _CALLS = 2
@@ -51,26 +54,10 @@ _LEAST_ADDRESS = 1 << 32
 _NOTHING = contextlib.nullcontext()
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What the captured graphs of base and head say of a variant at a case.
-
-    Attributes:
-        difference: the first difference, or why it is unknown whether they differ; "" for the same work.
-        refusal: the message with which both sides refuse the case; "" if one of them accepts it.
-        work: a digest of both sides' work where it differs. Variants with equal digests at a case are the same
-            comparison. "" if it is not known, or depends on values.
-    """
-
-    difference: str = ""
-    refusal: str = ""
-    work: str = ""
-
-
 def observe(
     pair: Sequence[Contender], draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
 ) -> Observed:
-    """Compare the work of base and head of a variant.
+    """Compare the work of base and head of a variant. What cannot be captured or read is different, for that reason.
 
     Args:
         draws: buffers with different values, of one argument set each.
@@ -78,10 +65,43 @@ def observe(
         begin: called with "base" or "head" before that side's code runs.
 
     Raises:
-        ArmFailed: base or head raises an error, or cannot be captured.
-        torch.cuda.OutOfMemoryError: the device has too little memory.
-        GraphError: the driver does not say what a graph contains.
+        DeviceLost: a call of base or head, which it names, broke the CUDA context.
     """
+    return _attempted(device, lambda: _observed(pair, draws, device, codes, begin), Observed)
+
+
+def work_of(
+    contender: Contender, draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
+) -> str:
+    """Return a digest of what a call gives the GPU to do, or of its refusal; "" if it is unknown or depends on values.
+
+    Digests of two processes can be compared if GPU, toolchain and the seeds of the draws are the same, and if the name
+    of a function that Triton did not load stands for its code (``lockstep.same_work.library_code``).
+
+    Args, Raises: as ``observe``.
+    """
+    return _attempted(device, lambda: _work_of(contender, draws, device, codes, begin), lambda reason: "")
+
+
+def _attempted(device: Device, look: Callable[[], T], unknown: Callable[[str], T]) -> T:
+    """Return what ``look`` returns; if it cannot capture or read a graph, what ``unknown`` makes of the reason."""
+    try:
+        return look()
+    except ArmFailed as failure:
+        device.release()
+        if not device.healthy():
+            raise DeviceLost(failure.arm, str(failure)) from failure
+        return unknown(f"{failure.arm} cannot be captured: {failure}")
+    except torch.cuda.OutOfMemoryError:
+        device.release()
+        return unknown("the device has too little memory to capture it")
+    except (GraphError, Disqualified) as error:
+        return unknown(brief(error))
+
+
+def _observed(
+    pair: Sequence[Contender], draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
+) -> Observed:
     pool = device.new_pool()
     graphs: list[torch.cuda.CUDAGraph] = []  # a pool whose last graph is gone cannot be captured into again
 
@@ -115,16 +135,9 @@ def observe(
         return Observed("", head) if base == head else Observed(f"base refuses: {base or 'nothing'}; head: {head}")
 
 
-def work_of(
+def _work_of(
     contender: Contender, draws: Sequence[Buffers], device: Device, codes: TritonCode, begin: Callable[[str], None]
 ) -> str:
-    """Return a digest of what a call gives the GPU to do, or of its refusal; "" if it is unknown or depends on values.
-
-    Digests of two processes can be compared if GPU, toolchain and the seeds of the draws are the same, and if the name
-    of a function that Triton did not load stands for its code (``lockstep.same_work.library_code``).
-
-    Args, Raises: as ``observe``.
-    """
     pool = device.new_pool()
     graphs: list[torch.cuda.CUDAGraph] = []
     seen: list[Captured] = []

@@ -12,15 +12,15 @@ import torch
 
 from lockstep.same_work.library_code import names_stand_for_code
 from lockstep.same_work.observe import refusal_digest, work_of
-from lockstep.same_work.read_graph import GraphError, TritonCode
+from lockstep.same_work.read_graph import TritonCode
 from lockstep.same_work.values import values_digest
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import skip_reason
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.argument_rotation import draw_sets
-from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
-from lockstep.timing.device import Device, DeviceLost
+from lockstep.timing.arms.shared_buffers import Buffers, Contender
+from lockstep.timing.device import Device
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 
@@ -61,23 +61,13 @@ def works(
 
     def one(name: str) -> str:
         contender = Contender(name, name, family)
-        try:
-            if not (work := work_of(contender, draws, device, codes, begin)):
-                return ""
-            # The graph has only addresses of what was prepared: other contents may be other work, or wrong.
-            if contender.prepare not in prepared:
-                prepared[contender.prepare] = values_digest(draws[0].prepared(contender))
-            values = prepared[contender.prepare]
-            return hashlib.sha256(f"{work} {values}".encode()).hexdigest()[:16] if values else ""
-        except ArmFailed as failure:
-            device.release()
-            if not device.healthy():
-                raise DeviceLost(name, str(failure)) from failure
-        except torch.cuda.OutOfMemoryError:
-            device.release()
-        except (GraphError, Disqualified):
-            pass
-        return ""
+        if not (work := work_of(contender, draws, device, codes, begin)):
+            return ""
+        # The graph has only addresses of what was prepared: other contents may be other work, or wrong.
+        if contender.prepare not in prepared:
+            prepared[contender.prepare] = values_digest(draws[0].prepared(contender))
+        values = prepared[contender.prepare]
+        return hashlib.sha256(f"{work} {values}".encode()).hexdigest()[:16] if values else ""
 
     try:
         digests = trusted.guarded(lambda: {name: one(name) for name in rest})

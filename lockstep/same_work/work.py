@@ -89,6 +89,22 @@ class Node:
         return self.name or self.kind
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What the captured graphs of base and head say of a variant at a case.
+
+    Attributes:
+        difference: the first difference, or why it is unknown whether they differ; "" for the same work.
+        refusal: the message with which both sides refuse the case; "" if one of them accepts it.
+        work: a digest of both sides' work where it differs. Variants with equal digests at a case are the same
+            comparison. "" if it is not known, or depends on values.
+    """
+
+    difference: str = ""
+    refusal: str = ""
+    work: str = ""
+
+
 #: All nodes of a graph, in the graph's order.
 Work = tuple[Node, ...]
 

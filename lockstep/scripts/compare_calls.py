@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -14,7 +15,7 @@ from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.same_work.observe import observe
-from lockstep.same_work.read_graph import GraphError, TritonCode
+from lockstep.same_work.read_graph import TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
 from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
 from lockstep.scripts.judge_outputs import judged
@@ -28,7 +29,6 @@ from lockstep.timing.device import DeviceLost
 from lockstep.timing.instruments import Instruments
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.changed_shared_code import Trusted
-from lockstep.timing.rules.rule import Disqualified
 
 #: Smallest change that counts where base and head have buffers of their own, whose placement moves a time: backward
 #: passes of 14 to 70 µs on an H100 differed by up to 0.7 % between two equal versions, and one on an H200, with an
@@ -131,14 +131,7 @@ class CallComparer(Instruments):
         """Return the first difference of the work that the graphs of base and head give the GPU; "" for the same."""
         self.stage("observe", "")
         buffers = ClosureBuffers(arms, self._chance.getrandbits(48), shared=True)
-        try:
-            return observe(
-                pair, [buffers], self.device, self._codes, lambda side: self.stage("observe", side)
-            ).difference
-        except (ArmFailed, GraphError, Disqualified, torch.cuda.OutOfMemoryError) as error:
-            self.device.release()
-            self._require_healthy(HEAD, error)
-            return brief(error)
+        return observe(pair, [buffers], self.device, self._codes, partial(self.stage, "observe")).difference
 
     def _trial(self, key: SeriesKey, pair: list[Contender], arms: list[Arm], shared: bool, seconds: float) -> Trial:
         least = self.plan.min_effect if shared else max(self.plan.min_effect, UNSHARED)

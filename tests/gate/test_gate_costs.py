@@ -20,6 +20,7 @@ from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code import CaseKey
 from lockstep.record.model import Estimate
+from lockstep.same_work.work import Observed
 from lockstep.timing.costs.host_time import NO_HOST
 from lockstep.timing.costs.meters import Meters
 from lockstep.timing.rounds import Pace
@@ -165,7 +166,7 @@ def test_what_this_machine_cannot_measure_is_not_available_and_says_why(gpu, tmp
 
 def test_equal_work_on_the_gpu_says_nothing_of_what_the_host_does():
     key = SeriesKey("work", "plain", CASE.label, "warm")
-    observed = Unchanged(observed={CaseKey("work", "plain", CASE.label): ""})
+    observed = Unchanged(observed={CaseKey("work", "plain", CASE.label): Observed()})
     same = {quantity for quantity in (LATENCY, *COSTS) if observed.same(replace(key, quantity=quantity))}
     assert same == {LATENCY, "behind", "energy"}
     assert Unchanged(frozenset({"work"})).same(replace(key, quantity="host"))

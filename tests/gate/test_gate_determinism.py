@@ -116,7 +116,7 @@ def test_the_bits_of_a_head_that_fails_are_not_judged(tmp_path, monkeypatch):
 def test_a_head_that_fails_in_a_later_call_fails(tmp_path, monkeypatch):
     later = judge(tmp_path, monkeypatch, "first = 0", "CALLS.append(1); first = 0 if len(CALLS) < 4 else CALLS[99]")
     assert (later[KEY].outcome, later[TWIN].outcome) == ("failed", "same")
-    assert later[KEY].reason.startswith("in a repeated call: IndexError")
+    assert later[KEY].reason.startswith("head fails in a further call: IndexError")
 
 
 def test_what_is_unknown_on_a_side_is_not_judged(tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_what_is_unknown_on_a_side_is_not_judged(tmp_path, monkeypatch):
 
     monkeypatch.setattr("lockstep.timing.checks.check.Checker.repeated", full)
     verdict = judge(tmp_path, monkeypatch, "first = 0", ANY_ORDER)[KEY]
-    assert (verdict.outcome, verdict.reason) == ("na", "the device has too little memory to keep a result")
+    assert (verdict.outcome, verdict.reason) == ("na", "the device has too little memory for a further call")
 
 
 def test_nobody_is_blamed_when_the_time_is_over(tmp_path, monkeypatch):

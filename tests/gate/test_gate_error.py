@@ -57,7 +57,7 @@ def test_the_error_of_a_head_that_fails_is_not_judged(tmp_path, monkeypatch):
 
 def test_a_head_that_is_wrong_on_another_draw_fails(tmp_path, monkeypatch):
     later = judge(tmp_path, monkeypatch, EXACT, "CALLS.append(1); x = x + (len(CALLS) > 1); first = 0", [ROWS])[ROWS]
-    assert (later.outcome, later.reason[:30]) == ("failed", "on another draw: WrongResult: ")
+    assert (later.outcome, later.reason[:42]) == ("failed", "head fails in a further call: WrongResult:")
 
 
 def test_nobody_is_blamed_when_the_time_is_over():

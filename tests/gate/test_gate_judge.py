@@ -8,6 +8,7 @@ from lockstep.gate.model import SeriesKey, SideFacts, Verdict
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code import CaseKey
 from lockstep.record.model import Estimate
+from lockstep.same_work.work import Observed
 from lockstep.suite.thresholds import Thresholds
 
 
@@ -16,8 +17,10 @@ def test_one_of_the_variants_with_the_same_work_is_measured():
     keys = [SeriesKey("w4a16", name, "M=8", l2) for l2 in ("cold", "warm") for name in variants]
     works = {"best": "d1", "planes": "d1", "ring": ""}
     unchanged = Unchanged(
-        observed={CaseKey("w4a16", name, "M=8"): "planes: warps 4 → 8" for name in variants},
-        works={CaseKey("w4a16", name, "M=8"): work for name, work in works.items() if work},
+        observed={
+            CaseKey("w4a16", name, "M=8"): Observed("planes: warps 4 → 8", work=works.get(name, ""))
+            for name in variants
+        },
     )
     facts = SideFacts(dict.fromkeys(variants, ("kernels/w4a16.py", 1)))
     asked = []

@@ -54,15 +54,16 @@ def test_each_case_gets_an_answer_and_none_that_cannot_be_captured_is_the_same(t
         found = observers.observe(groups, time.monotonic() + 100)
     finally:
         observers.close()
-    found = Unchanged(observed=found.differences, refused=found.refused)
-    said = {key.variant: text for key, text in found.observed.items()}
+    found = Unchanged(observed=found)
+    said = {key.variant: seen.difference for key, seen in found.observed.items()}
     assert said == {
         "plain": said["plain"],  # torch's words for want of CUDA
         "refuses": "",
         "broken": "base cannot be captured: RuntimeError: no such kernel",
     }
     assert said["plain"].startswith("base cannot be captured: ")
-    assert found.refused == {CaseKey("product", "refuses", "M=2,K=1024,N=512"): "not for this device"}
+    refused = {key: seen.refusal for key, seen in found.observed.items() if seen.refusal}
+    assert refused == {CaseKey("product", "refuses", "M=2,K=1024,N=512"): "not for this device"}
     first = SeriesKey("product", "plain", case, "cold")
     assert {variant: found.same(replace(first, variant=variant)) for variant in ("plain", "refuses", "dies")} == {
         "plain": False, "refuses": True, "dies": False,

@@ -11,7 +11,8 @@ import torch
 
 from lockstep.gate.measuring.compare_bits import compare_bits
 from lockstep.gate.measuring.compare_errors import compare_errors
-from lockstep.gate.model import DETERMINISTIC, SeriesKey, Verdict
+from lockstep.gate.measuring.pairing import BASE
+from lockstep.gate.model import DETERMINISTIC, Outcome, SeriesKey, Verdict
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
@@ -42,6 +43,8 @@ class CallChecks:
     ) -> Verdict:
         """Return the verdict on determinism or error (``key.quantity``) in a case that both base and head can run.
 
+        If a further call of base fails, the verdict is "unsure"; of head, "failed"; for lack of memory, "na".
+
         Args:
             min_effect: changes of the error up to this share do not count.
             deadline: time on ``time.monotonic()``'s clock after which no call starts.
@@ -52,11 +55,17 @@ class CallChecks:
         name = suite.name, case.label, key.variant, key.quantity
         verdict = self._verdicts.get(name)
         if verdict is None:
-            if key.quantity == DETERMINISTIC:
-                base, head = (self._differences(suite, case, side, trusted) for side in pair)
-                verdict = compare_bits(key, base, head, deadline)
-            else:
-                verdict = compare_errors(key, self._errors(suite, case, pair, trusted), min_effect, deadline)
+            try:
+                if key.quantity == DETERMINISTIC:
+                    base, head = (self._differences(suite, case, side, trusted) for side in pair)
+                    verdict = compare_bits(key, base, head, deadline)
+                else:
+                    verdict = compare_errors(key, self._errors(suite, case, pair, trusted), min_effect, deadline)
+            except torch.cuda.OutOfMemoryError:
+                verdict = Verdict(key, "na", "the device has too little memory for a further call")
+            except ArmFailed as failed:
+                outcome: Outcome = "unsure" if failed.arm == BASE else "failed"
+                verdict = Verdict(key, outcome, f"{failed.arm} fails in a further call: {failed}")
             if verdict.outcome != "unsure":
                 self._verdicts[name] = verdict
         return replace(verdict, key=key)

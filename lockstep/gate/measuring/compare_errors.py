@@ -15,12 +15,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-import torch
-
-from lockstep.gate.measuring.pairing import BASE
 from lockstep.gate.model import OUT_OF_TIME, Outcome, SeriesKey, Verdict
 from lockstep.record.model import Estimate
-from lockstep.timing.arms.shared_buffers import ArmFailed
 
 #: Draws in which one side must have the larger error.
 DRAWS = 8
@@ -41,28 +37,16 @@ def compare_errors(
     """
     pairs: list[tuple[float, float]] = []
     outcomes: set[Outcome] = set()
-    try:
-        while len(pairs) < DRAWS:
-            if time.monotonic() >= deadline:
-                return Verdict(key, "unsure", f"{OUT_OF_TIME} after {len(pairs)} draws", min_effect=min_effect)
-            base, head = (max(error, SMALLEST) for error in next(errors))
-            pairs.append((base, head))
-            outcomes.add(_outcome(base, head, min_effect))
-            if outcomes not in ({"slower"}, {"faster"}):
-                return _verdict(key, "same", pairs, min_effect)
-    except torch.cuda.OutOfMemoryError:
-        return Verdict(key, "na", "the device has too little memory for another draw")
-    except ArmFailed as failure:
-        if failure.arm == BASE:
-            return Verdict(key, "unsure", f"base fails on another draw: {failure}")
-        return Verdict(key, "failed", f"on another draw: {failure}")
+    while len(pairs) < DRAWS:
+        if time.monotonic() >= deadline:
+            return Verdict(key, "unsure", f"{OUT_OF_TIME} after {len(pairs)} draws", min_effect=min_effect)
+        base, head = (max(error, SMALLEST) for error in next(errors))
+        pairs.append((base, head))
+        least = 1 + min_effect
+        outcomes.add("slower" if head > base * least else "faster" if base > head * least else "same")
+        if outcomes not in ({"slower"}, {"faster"}):
+            return _verdict(key, "same", pairs, min_effect)
     return _verdict(key, "slower" if "slower" in outcomes else "faster", pairs, min_effect)
-
-
-def _outcome(base: float, head: float, min_effect: float) -> Outcome:
-    if head > base * (1 + min_effect):
-        return "slower"
-    return "faster" if base > head * (1 + min_effect) else "same"
 
 
 def _verdict(key: SeriesKey, outcome: Outcome, pairs: list[tuple[float, float]], min_effect: float) -> Verdict:
@@ -70,12 +54,4 @@ def _verdict(key: SeriesKey, outcome: Outcome, pairs: list[tuple[float, float]],
     base, head = (statistics.median(side) for side in zip(*pairs, strict=True))
     changes = [after / before - 1 for before, after in pairs]
     change = Estimate(statistics.median(changes), min(changes), max(changes))
-    return Verdict(
-        key,
-        outcome,
-        change=change,
-        min_effect=min_effect,
-        base_s=base,
-        head_s=head,
-        epochs=len(pairs),
-    )
+    return Verdict(key, outcome, "", change, min_effect, base_s=base, head_s=head, epochs=len(pairs))

@@ -19,8 +19,9 @@ from lockstep.gate.model import CHECKS, LATENCY, Group, GroupRequest, SeriesKey,
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.sequential_decision import Test
 from lockstep.machine_code.model import CaseKey
-from lockstep.same_work.observe import Observed, observe
-from lockstep.same_work.read_graph import GraphError, TritonCode
+from lockstep.same_work.observe import observe
+from lockstep.same_work.read_graph import TritonCode
+from lockstep.same_work.work import Observed
 from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import cost_of
@@ -131,12 +132,11 @@ class Comparer(Instruments):
             self.device.release()
             yield from ((name, Observed("the device has too little memory to capture it")) for name in variants)
             return
-        pairs = [self.families.pair(suite, name) for name in variants]
         try:
             # Once for all variants: the check compares thousands of functions.
-            found = self.families.trusted.guarded(lambda: [self._observed(pair, draws) for pair in pairs])
+            found = self.families.trusted.guarded(lambda: [self._observed(suite, name, draws) for name in variants])
         except Disqualified as error:
-            found = [Observed(brief(error))] * len(pairs)
+            found = [Observed(brief(error))] * len(variants)
         yield from zip(variants, found, strict=True)
 
     def _with_choices(self, verdict: Verdict) -> Verdict:
@@ -148,22 +148,12 @@ class Comparer(Instruments):
     def _progress(self, line: str) -> None:
         self._tell(f"{line} ({summary(self.stages.take())})")
 
-    def _observed(self, pair: Sequence[Contender], draws: Sequence[Buffers]) -> Observed:
-        def begin(side: str) -> None:
-            self._listener("observe", pair[0].variant, side)
-
+    def _observed(self, suite: Suite, variant: str, draws: Sequence[Buffers]) -> Observed:
+        begin = functools.partial(self._listener, "observe", variant)
         try:
-            return observe(pair, draws, self.device, self._codes, begin)
-        except ArmFailed as failure:
-            self.device.release()
-            if not self.device.healthy():
-                raise DeviceLost(f"{pair[0].variant}@{failure.arm}", str(failure)) from failure
-            return Observed(f"{failure.arm} cannot be captured: {failure}")
-        except torch.cuda.OutOfMemoryError:
-            self.device.release()
-            return Observed("the device has too little memory to capture it")
-        except (GraphError, Disqualified) as error:
-            return Observed(brief(error))
+            return observe(self.families.pair(suite, variant), draws, self.device, self._codes, begin)
+        except DeviceLost as lost:
+            raise DeviceLost(f"{variant}@{lost.variant}", lost.reason) from lost
 
     def _judge_calls(self, suite: Suite, request: GroupRequest, deadline: float) -> Iterator[Verdict]:
         self._begin(request.group)
@@ -205,14 +195,13 @@ class Comparer(Instruments):
         yield Bench(suite, case, group, count, timers, trials)
 
     def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:
-        meter = None
+        meter, trusted = None, self.families.trusted
         if key.quantity != LATENCY:
-            meter = self.meters.new(key.quantity, self.pace, self.families.trusted, alike=True)
+            meter = self.meters.new(key.quantity, self.pace, trusted, alike=True)
+        return PairTimer(pair, self.device, self.pace, trusted, self._listener_of(key.variant), meter)
 
-        def listener(stage: str, side: str) -> None:
-            self._listener(stage, key.variant, side)
-
-        return PairTimer(pair, self.device, self.pace, self.families.trusted, listener, meter)
+    def _listener_of(self, variant: str) -> Callable[[str, str], None]:
+        return lambda stage, side: self._listener(stage, variant, side)
 
     def _refuse(self, suite: Suite, case: Case, key: SeriesKey, twins: bool) -> Verdict | None:
         """Return a verdict if the case cannot be timed or needs no timing, else ``None``.
@@ -323,9 +312,7 @@ class Comparer(Instruments):
         cost = "" if key.quantity == LATENCY else key.quantity
         families = {contender.arm: contender.family for contender in bench.timers[key].contenders}
         timed = [Timed(arm, replays[arm.name], families[arm.name], key.variant, cost) for arm in arms]
-        verifier = Verifier(
-            bench.suite, bench.case, self.device, listener=lambda stage, side: self._listener(stage, key.variant, side)
-        )
+        verifier = Verifier(bench.suite, bench.case, self.device, self._listener_of(key.variant))
         with self.sides.active(HEAD), self.stages.stage("verify"):
             verified = verifier.verify(timed, seed)
             verifier.restore(timed, seed)  # other variants are timed on these buffers
