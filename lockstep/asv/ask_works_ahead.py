@@ -43,10 +43,6 @@ class Scouts:
 
     Args:
         spec: what a worker needs; its checkout is replaced.
-        repository: where the commits are.
-        silence_s: seconds without an event after which a worker is killed.
-        say: called with each line of progress.
-        worker: creates a worker (tests pass their own).
     """
 
     spec: WorkerSpec

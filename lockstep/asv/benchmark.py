@@ -64,7 +64,6 @@ def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
     """Return a function with the attributes that asv reads of a benchmark: parameters, version and source.
 
     Args:
-        suite: the suite that the benchmark measures.
         quantity: "latency", "speedup" or a cost.
     """
 

@@ -32,8 +32,6 @@ class CommitWorker:
 
     Args:
         commit: name of the commit, for messages.
-        silence_s: seconds without an event after which a worker is killed.
-        say: called with each line of progress.
         worker: creates a worker (tests pass their own).
         clocks: file of the reference clocks; ``None`` to keep none.
         suites: returns the names of the suites whose kernels are compiled in parallel before the first case.
@@ -94,11 +92,9 @@ class CommitWorker:
         """Measure a case in as many workers as necessary. Nothing is stored.
 
         Args:
-            suite, case, l2: the case.
             variants: names of the variants; the baseline is added.
             version: benchmark version, for the records of series that cannot be measured.
             twins: variants that are measured a second time in the same run, as an A/A comparison.
-            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
         """
         if self._stillborn:
             return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
@@ -188,11 +184,7 @@ class CommitWorker:
             self._worker = None
 
     def _up(self) -> Worker:
-        """Return the worker; start it if needed.
-
-        Raises:
-            WorkerDied: the worker does not start.
-        """
+        """Return the worker; start it if needed."""
         if self._worker is None:
             started = time.monotonic()
             self._worker = self._make_worker(self._spec, self._silence_s)

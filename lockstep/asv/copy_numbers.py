@@ -149,7 +149,6 @@ def repeatable(
     """Return the records that repeat the numbers of the nearest commit with the same work, for series of one case.
 
     Args:
-        keys: the series.
         baseline: name of the suite's baseline; a ratio is repeated if the baseline's work is the same too.
         distance: returns how far a commit is from the commit to measure.
         costs: names of ``lockstep.record.quantity.COSTS`` that a record must have.

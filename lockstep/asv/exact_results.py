@@ -77,13 +77,9 @@ def write_exact(
     """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
 
     Args:
-        target: the target that the code is compiled for.
-        commit: the full hash of the commit.
         date: the commit's date, ms since 1970.
         harness: commit of suites and harness, see ``Provenance``.
-        codes: the compiled code of the cases at that commit.
         toolchain: the packages that compiled the code.
-        compiler: facts about the compiler, for the provenance.
         chosen: the configurations of tuned kernels that records of this commit name, by case. A case without them has
             the highest value of all configurations, with the range as asv's interval.
 

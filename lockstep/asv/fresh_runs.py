@@ -27,12 +27,9 @@ class FreshRuns:
     """Measures the same cases in one fresh worker after the other.
 
     Attributes:
-        spec: the code to import, and the settings of the measurements.
-        silence_s: seconds without an event after which a worker counts as hung.
         suites, states: suites and cache states to measure; a CPU has the state "warm" alone.
         series: number of speedups after which the first run ends.
         chosen: variants to measure of each suite, by its name.
-        costs: costs to measure as well.
         say: function that reports a case that is left out.
         plan: the cases of the first run, which the others measure too.
         reference_clocks: the clocks of the first run, as those of a history's first commit.

@@ -15,11 +15,7 @@ from lockstep.timing.intervals import estimated
 
 
 class CompileCosts:
-    """Measures the compile times of one commit, on the machine that measures the commit.
-
-    Args:
-        spec: the code to import, and the settings of the measurements.
-    """
+    """Measures the compile times of one commit, on the machine that measures the commit."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
@@ -29,10 +25,6 @@ class CompileCosts:
         """Return the records of a case with the cost ``compile``, or with a note that explains why there is none.
 
         A variant that launches no Triton kernel gets neither.
-
-        Args:
-            host: facts of the machine, see ``lockstep.record.provenance.host_facts``.
-            suite, case: the suite and the case.
         """
         if host.get("device") != "cuda":
             return [_noted(record, "no compile: no GPU here to compile for") for record in records]

@@ -44,14 +44,8 @@ class Recorder:
     """Measures cases of one commit on demand.
 
     Args:
-        target: the commit, and the file of its records.
-        silence_s: seconds without an event after which a worker is killed.
-        resume: whether to serve records of the file instead of measuring them again.
-        say: called with each line of progress.
-        worker: creates a worker (tests pass their own).
         plan: returns the variants and costs that will be asked for, by suite, case and cache state.
         works: returns what is known of the work of this commit and others.
-        host: facts of the machine; ``None`` if only a worker knows them.
         repeats: returns the timed records whose numbers cases with the same work repeat; ``None`` to time every case.
     """
 

@@ -19,12 +19,7 @@ Case = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run asks for at one case and cache state.
-
-    Attributes:
-        variants: names of the variants.
-        costs: names of ``lockstep.record.quantity.COSTS``.
-    """
+    """What a run asks for at one case and cache state."""
 
     variants: Sequence[str]
     costs: Sequence[str] = ()
@@ -45,7 +40,6 @@ class Survey:
     Attributes:
         plan: what the run asks for, by case.
         sources: digest of the files of each suite in this commit.
-        checkout: folder of the commit's packages.
         works: digests of the work of variants, by suite and case, as far as they were asked for.
         found: records that repeat the numbers of a timed commit, by case.
     """

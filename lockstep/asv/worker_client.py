@@ -24,7 +24,6 @@ class WorkerSpec:
         checkout: tree with the packages under test.
         packages: top-level packages imported from the tree.
         benchmark_dir: folder of the current suites, with which every commit is measured.
-        quick: whether to measure as briefly as possible, only to find errors.
         history: whether to leave out cases that a history does not measure.
         seed: seed of checked inputs, placement of buffers, and order; ``None`` for the seeds that a history uses.
         check_s: minimum seconds that a check may take; see ``lockstep.processes.watched_worker.Watched``.
@@ -50,14 +49,13 @@ class WorkerSpec:
 
 
 class Worker(Watched):
-    """A running process that has imported the packages of one commit and measures them."""
+    """A running process that has imported the packages of one commit and measures them.
+
+    Every method raises ``WorkerDied`` if the worker hangs, dies or loses its CUDA context; start another worker then.
+    """
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
         """Start the worker and wait until it is ready.
-
-        Args:
-            spec: the code to import, and the settings of the measurements.
-            silence_s: seconds without an event after which the worker counts as hung.
 
         Raises:
             WorkerDied: the worker did not start; ``how`` ends with the last line that the worker printed.
@@ -88,19 +86,12 @@ class Worker(Watched):
         """Measure a case in the worker.
 
         Args:
-            suite, case, l2: the case.
-            variants: names of the variants to measure.
             failed: why variants that killed a worker must not run again, by name.
-            twins: variants to measure a second time, as an A/A comparison.
             reference_mhz: SM clock of each variant's first measurement, to which times are normalised.
-            costs: names of ``lockstep.record.quantity.COSTS`` to measure as well.
 
         Returns:
             The records, a summary of the worker's control timings so far (``lockstep.timing.controls``), and the
             seconds spent in each stage.
-
-        Raises:
-            WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
         """
         request: dict[str, Any] = {"suite": suite, "case": case, "l2": l2}
         request |= {"variants": list(variants), "failed": dict(failed), "twins": list(twins)}
@@ -110,20 +101,12 @@ class Worker(Watched):
         return [record_from(row) for row in event["records"]], event["controls"], event["stages"]
 
     def works(self, suite: str, case: str, variants: Sequence[str]) -> dict[str, str]:
-        """Return the digest of the work of variants and of the baseline (``lockstep.same_work.variant_digests``).
-
-        Raises:
-            WorkerDied: see ``measure``.
-        """
+        """Return the digest of the work of variants and of the baseline (``lockstep.same_work.variant_digests``)."""
         self.ask({"works": {"suite": suite, "case": case, "variants": list(variants)}})
         return {str(name): str(digest) for name, digest in self.wait("works")["works"].items()}
 
     def run(self, arguments: Sequence[str], cwd: str) -> tuple[int, str]:
-        """Run an ordinary asv benchmark; return its exit code and output.
-
-        Raises:
-            WorkerDied: see ``measure``.
-        """
+        """Run an ordinary asv benchmark; return its exit code and output."""
         self.ask({"run": list(arguments), "cwd": cwd})
         event = self.wait("ran")
         return int(event["code"]), str(event["out"])

@@ -94,9 +94,7 @@ def compare_rows(
     """Return the difference of each row from its earlier row.
 
     Args:
-        before: the earlier rows.
         earlier: for each row of ``after``, the index of its row in ``before``; -1 if the series has no row there.
-        after: the later rows.
         thresholds: how large a change must be to matter, and the confidence.
         noise: the run-to-run noise of each series (standard deviation of the logarithm); ``None`` if no noise is known.
             An interval within one run does not contain this noise.

@@ -24,7 +24,6 @@ def not_measured(differences: Differences, first: int, newest: int) -> Differenc
     give "same". The verdict "failed" stays.
 
     Args:
-        differences: those of the newest rows.
         first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
         newest: the position of the machine's newest commit.
     """

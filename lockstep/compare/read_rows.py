@@ -71,11 +71,7 @@ def rows_over(
 
 
 def rows_of(results: Results, machine: str, points: Columns) -> RowTable:
-    """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row.
-
-    Args:
-        points: columns that ``results.columns`` returned.
-    """
+    """Join points into rows, in the order of the points: the latency and the speedup at a commit become one row."""
     commits = (*results.commits(machine), *results.apart(machine))
     index = results.keys(machine)
     if not points:

@@ -51,7 +51,6 @@ class Row:
     """A series at a commit on a machine. A row joins the latency and the speedup, which the store holds as two points.
 
     Attributes:
-        key: the key of the series.
         state: see ``lockstep.history.model.State``.
         reason: why the state is "na" or "failed".
         latency: seconds per call.

@@ -42,7 +42,6 @@ class RowTable(Sequence[Row]):
     """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
 
     Attributes:
-        series_keys: the keys of the machine's series.
         commits: the machine's commits on the line, oldest first, and then those apart.
         columns: columns by name, of equal length. "key", "commit" and "rank" are indices into the machine's keys,
             commits and series, and "version" is an index into ``Results.versions``. "same_work_as" and "gpu" are those

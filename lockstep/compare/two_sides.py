@@ -45,7 +45,6 @@ class Pair:
     """A case with its numbers on both sides.
 
     Attributes:
-        suite, case, l2: the suite, the case and the cache state.
         base_variant, head_variant: the variant on each side; they differ only if variants are compared.
         base, head: the number on each side, in ``unit``; ``None`` for a side without a number.
         log: natural log of head's number divided by base's number; NaN if unknown. For "speedup", of the times relative

@@ -19,7 +19,6 @@ class AAControl:
     """The differences measured between two copies of unchanged code. They show the machine's noise.
 
     Attributes:
-        verdicts: verdicts of the cases that were compared with themselves.
         on_cpu: whether the cases ran on a CPU. A CPU's noise changes from case to case, so each case has its own limit.
     """
 

@@ -15,13 +15,8 @@ from lockstep.processes.watched_worker import Culprits, WorkerDied
 class Coordinator:
     """Measures cases in a worker, and starts a new worker when one dies.
 
-    Args:
-        setup: the code that workers import, and the settings of their measurements.
-        silence_s: seconds without an event after which a worker counts as hung.
-
     Attributes:
         machine: facts of the machine, with its clock state.
-        controls: result of ``Controls.summary`` after the last request.
     """
 
     def __init__(self, setup: Setup, silence_s: float, say: Callable[[str], None]) -> None:
@@ -49,9 +44,6 @@ class Coordinator:
 
         Args:
             deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
-
-        Raises:
-            WorkerDied: as ``start``.
         """
         remaining = {key: None for request in requests for key in request.group.cases()}
         while True:

@@ -41,12 +41,8 @@ class Judge:
     """Judges cases within the budget of a request.
 
     Attributes:
-        imports, unchanged: what is known of the cases before measuring.
-        coordinator, compile_pairs: measure latencies and costs, and compile times.
         seed: seed of the order and of the A/A cases.
         verdicts: one verdict per case; cases that were not reached are unsure.
-        aa_verdicts: verdicts of the A/A control.
-        notes: cautions for readers of the report.
     """
 
     request: Request

@@ -188,10 +188,7 @@ class GroupRequest:
     """A request to the worker to judge one group.
 
     Attributes:
-        min_effect: smallest change that counts, by variant; the requested share, or more if the noise requires it.
-        same_within: share within which the interval of a "same" must lie, by variant.
-        alpha: 1 − confidence, by variant.
-        cases: number of cases that share the family-wise error rate.
+        min_effect, same_within, alpha, cases: see ``lockstep.gate.sequential_decision.Test``; the former by variant.
         deadline_s: seconds from now after which no further epoch starts.
         twins: whether to compare base with itself, to measure the machine's noise.
     """

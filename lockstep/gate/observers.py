@@ -24,11 +24,7 @@ MOST = 12
 
 
 class Observers:
-    """Worker processes that observe groups of cases; they start when the object is created.
-
-    Args:
-        silence_s: seconds without an event after which a worker counts as hung.
-    """
+    """Worker processes that observe groups of cases; they start when the object is created."""
 
     def __init__(self, setup: Setup, silence_s: float, count: int) -> None:
         self._setup = setup

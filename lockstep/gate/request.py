@@ -16,7 +16,6 @@ def unfit_machine(machine: Mapping[str, str], need_gpu: bool, need_lock: bool) -
 
     Args:
         machine: the facts about the machine, with ``device`` and ``clock_state``.
-        need_gpu, need_lock: whether it must have a GPU, and locked clocks.
     """
     if need_gpu and machine["device"] == "cpu":
         return "there is no GPU, and --require-gpu asks for one"

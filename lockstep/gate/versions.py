@@ -50,10 +50,8 @@ def version(repository: Path, name: str, packages: Sequence[str]) -> Iterator[Ve
     A release replaces its packages alone; the others are those of the working tree.
 
     Args:
-        repository: folder that holds the packages.
         name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place, or
             the name of a release that is installed (``lockstep.processes.toolchain.release``).
-        packages: top-level packages under test.
 
     Raises:
         RefError: there is no such commit, or no repository.

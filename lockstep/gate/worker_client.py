@@ -18,12 +18,9 @@ class Setup:
 
     Attributes:
         base, head: folders that hold the packages of base and of head.
-        packages: top-level packages under test.
-        benchmark_dir: folder of the current suites, with which both versions are measured.
         suites: names of the suites to compare.
         seed: seed of inputs, placement of buffers, and order.
-        quick: whether epochs are short: they find errors, but their times are inaccurate.
-        tuned, retune: see ``lockstep.gate.request.Request``.
+        packages, benchmark_dir, quick, tuned, retune: see ``lockstep.gate.request.Request``.
         skip: imports ("suite@side") that are known to hang or kill the worker.
         alone: "base" or "head" to import only this version; "" to import both.
     """
@@ -44,10 +41,11 @@ class Setup:
 class GateWorker(Watched):
     """A worker process of the gate, which imports base and head. Call ``ready`` before all other methods.
 
+    ``judge`` and ``observe`` raise ``WorkerDied`` if the worker hangs, dies or loses its CUDA context; its ``variant``
+    may end in "@base" or "@head".
+
     Attributes:
-        host: facts of the machine.
         clock_state: text of ``ClockState.label``; "cpu" without a GPU.
-        imported: the result of importing each suite's variants, by suite and side ("base" or "head").
         controls: result of ``Controls.summary`` after the last request.
         group: the group whose cases the worker is judging; ``None`` before the first.
     """
@@ -76,9 +74,6 @@ class GateWorker(Watched):
         """Yield the verdict of each case of some groups as soon as the case is decided.
 
         ``say`` is called with each line of progress.
-
-        Raises:
-            WorkerDied: the worker hung, died or lost its CUDA context; ``variant`` may end in "@base" or "@head".
         """
         self.say = say
         self.ask({"judge": [asdict(request) for request in requests]})
@@ -92,11 +87,7 @@ class GateWorker(Watched):
                     self.controls = event["controls"]
 
     def observe(self, group: Group) -> Iterator[tuple[str, Observed]]:
-        """Yield each variant of a group with what its captured graphs say.
-
-        Raises:
-            WorkerDied: as ``judge``.
-        """
+        """Yield each variant of a group with what its captured graphs say."""
         self.ask({"observe": asdict(group)})
         for event in self.until("observed"):
             if event["event"] == "work":

@@ -34,7 +34,6 @@ def write_run(folder: Path, run: ForeignRun, tool: str) -> None:
     Args:
         folder: folder of results without a file of this machine and commit.
         run: with a commit, both times and a machine.
-        tool: name of the format.
     """
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), **run.facts, "machine": run.machine}
     of_benchmark: dict[str, dict[str, Number]] = defaultdict(dict)

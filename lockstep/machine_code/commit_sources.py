@@ -27,7 +27,6 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
 
     Args:
         ref: a name that git resolves to a commit, or ".".
-        repository: root of the working tree.
         packages: folders at the root; folders that the commit lacks are left out.
 
     Raises:

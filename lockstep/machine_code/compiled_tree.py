@@ -41,11 +41,9 @@ def codes_of(
     """Return the code of every case with every kernel compiled; cases that the tree lacks are marked as absent.
 
     Args:
-        tree: the sources of the packages under test.
         suites: current suites, whatever commit the tree holds.
         cases: case labels by suite; by default all.
         cache: results of earlier calls; by default the user's cache.
-        say: receives a line of progress before each long step.
 
     Raises:
         TracingFailed: the process that traces the tree does not start, or dies.

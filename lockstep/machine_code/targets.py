@@ -34,7 +34,6 @@ class Architecture:
 
     Attributes:
         name: name of the GPU as the driver reports it.
-        processors: its number of multiprocessors.
         warps, blocks, shared: warps, blocks and bytes of shared memory that fit on a multiprocessor.
     """
 

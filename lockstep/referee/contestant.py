@@ -178,11 +178,7 @@ class Contestant:
         return answer
 
     def _require_still(self) -> None:
-        """Check that the process did not work since it was stopped, on no processor and not on the GPU.
-
-        Raises:
-            Disqualified: it did.
-        """
+        """Check that the process did not work since it was stopped, on no processor and not on the GPU."""
         if self._stopped and (how := stopping.ran_since(self._worker.pid, self._stopped)):
             raise Disqualified(Rule.OUT_OF_TURN, how)
         if self._device.kind != "cuda":
@@ -205,11 +201,7 @@ def _hoards(process: int) -> str:
 
 
 def _fill(inputs: Inputs, values: Inputs) -> None:
-    """Copy values into the inputs of a set.
-
-    Raises:
-        Refused: an input has another shape, or another number of tensors, than in the first draw.
-    """
+    """Copy values into the inputs of a set."""
     for name, value in values.items():
         if not fits(inputs[name], value):
             shapes = [[tuple(tensor.shape) for tensor in tensors_of(one)] for one in (inputs[name], value)]

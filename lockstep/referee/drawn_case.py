@@ -84,11 +84,7 @@ class DrawnCase:
                 continue
 
     def _examined(self, first: Checker) -> str:
-        """Return a note if the problem's result is the same for all inputs.
-
-        Raises:
-            SuiteError: two references of the same inputs differ.
-        """
+        """Return a note if the problem's result is the same for all inputs."""
         again = Checker.of(self._problem.suite, self.case, first.inputs)
         apart = off(first.reference, again.reference)
         if first.reference and apart > max(first.tolerances) and math.isfinite(apart):

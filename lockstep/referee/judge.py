@@ -53,12 +53,8 @@ _SLOWED = 0.01
 class Judge:
     """Judges the candidates of one problem. Call ``close`` at the end.
 
-    Args:
-        silence_s: seconds without an answer after which a candidate counts as hung.
-
     Attributes:
         incumbent: name of the implementation that the problem itself gives as the one to beat, or "".
-        notes: what a reader of the verdicts must know about the problem.
         unconfirmed: why no verdict is confirmed on this machine, or "".
 
     Raises:
@@ -186,11 +182,7 @@ class Judge:
         return CPU_BYTES if self._device.kind == "cpu" else self._device.memory_bytes * 4 // _GPU_SHARE
 
     def _check(self, contestant: Contestant, case: DrawnCase) -> None:
-        """Check results before any timing: on the problem's own values, and on those of other distributions.
-
-        Raises:
-            Disqualified: a result is wrong, or an input was written.
-        """
+        """Check results before any timing: on the problem's own values, and on those of other distributions."""
         drawn = {"": case.draw()} | case.moved
         for name, inputs in drawn.items():
             checker = Checker.of(self._problem.suite, case.case, self._seen(contestant, inputs, case))

@@ -28,7 +28,6 @@ class Referee:
 
     Args:
         search: the tests with error rate and smallest effect; it counts the finals.
-        silence_s: seconds without an event after which a candidate counts as hung.
         keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.
         judge: opens the problem (tests pass their own).
 

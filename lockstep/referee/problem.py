@@ -69,7 +69,6 @@ class Problem:
     """A problem: what candidates compute, at which shapes, and how they are compared.
 
     Attributes:
-        suite: inputs, reference, costs and tolerance.
         load: returns the candidate of a submission, or the problem's own incumbent for None.
         name: name of the problem's own incumbent; "" without one.
         facts: examines the problem once, in the judge: may set the suite's tolerance, and returns notes for readers.

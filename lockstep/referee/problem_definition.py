@@ -12,7 +12,6 @@ class ProblemDefinition:
     """The problem that candidates solve, and the cases to measure, as plain values.
 
     Attributes:
-        kind: the format of the definition.
         definition: name of a suite, or path of a file.
         cases: texts that select cases (``M=8``); without texts, the first case that the device measures.
         every: whether to take all cases that the device measures.

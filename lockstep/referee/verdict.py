@@ -42,7 +42,6 @@ class Compared:
     """What a stage says about a candidate at one case.
 
     Attributes:
-        evidence: the candidate's speed against the incumbent's.
         latency_s, incumbent_s: seconds of a call in the fastest run, without the cost of a run.
         check_error: the largest relative error of the candidate's outputs.
     """
@@ -59,8 +58,6 @@ class Verdict:
     """The verdict on one candidate.
 
     Attributes:
-        candidate, incumbent: names of the candidate and of the incumbent.
-        outcome: see ``Outcome``.
         rule: name of the broken rule (``lockstep.timing.rules.rule``), or "".
         reason: the observation, with numbers, or "". Of a faster candidate: why the verdict is not confirmed.
         confirmed: whether a faster candidate ran in a sandbox.

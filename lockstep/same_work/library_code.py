@@ -34,9 +34,6 @@ def names_stand_for_code(checkout: Path) -> bool:
     Installed libraries are the same as long as the toolchain is. Code that a compiler other than Triton made in this
     process may change from commit to commit, and so may shared libraries of the packages under test and libraries with
     GPU code that were built elsewhere, such as extensions in a cache.
-
-    Args:
-        checkout: folder of the packages under test.
     """
     if any(name in sys.modules for name in _COMPILERS):
         return False

@@ -179,7 +179,6 @@ class Captured:
 
     Attributes:
         base, head: the graphs, with raw addresses.
-        buffers: the buffers that both sides share.
         own: returns a function that finds the other live buffers; see ``Memory``.
         is_memory: returns whether a number is an address of the GPU's memory.
     """
@@ -283,7 +282,6 @@ def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Bu
     """Return a digest of a graph that is equal in every process with the same toolchain; "" if a node is unknown.
 
     Args:
-        buffers: the buffers that the suite knows.
         own: returns the buffer that contains another address; its argument ``library`` is whether a function of a
             library gets the address, which may work in memory of its own. It raises ``Unknown`` for memory whose role
             and contents cannot be known.

@@ -55,7 +55,6 @@ class Adoption:
 
     Attributes:
         local: modules beside the script, whose functions are copied; all others are imported.
-        packages: packages under test.
         device: where inputs are drawn.
         left_out: the variants that could not be written, by the reason.
     """

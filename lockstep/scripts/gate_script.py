@@ -36,7 +36,6 @@ class Asked:
     Attributes:
         base, head: versions; "." is the working tree.
         plan: the settings, without versions.
-        need_gpu, need_lock: whether to give no verdict without a GPU, or without locked clocks.
         apart: whether base and head need processes of their own: releases of compiled code.
     """
 

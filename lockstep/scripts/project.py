@@ -29,7 +29,6 @@ class Project:
     """A script in its repository.
 
     Attributes:
-        file: the script.
         top: folder of the repository.
         root: folder that holds what differs between base and head.
         packages: packages under test; if ``own`` is true, the modules beside the script.

@@ -58,11 +58,7 @@ class _Pair:
     at: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def ask(self, side: str, answer: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of a release's process to a request.
-
-        Raises:
-            _Died: the process died.
-        """
+        """Return the answer of a release's process to a request."""
         try:
             self.workers[side].ask(request)
             return self.workers[side].wait(answer)

@@ -61,11 +61,7 @@ def changed_texts(suites: Iterable[Suite], commit: str) -> list[str]:
 
 
 def _parts(source: str, left_out: set[str]) -> dict[str, str]:
-    """Return the code of each statement of a module and of each member of its classes, by name.
-
-    Args:
-        left_out: names of classes to leave out.
-    """
+    """Return the code of each statement of a module and of each member of its classes, by name."""
     return dict(_statements(without_docstrings(ast.parse(source)).body, left_out))
 
 

@@ -173,12 +173,10 @@ class Thresholds:
         """Return the entry of thresholds.toml that accepts a slowdown of a series; ``None`` if no entry does.
 
         Args:
-            suite, variant, case, l2: the series.
             slower_by: the slowdown, 0.05 for 5 %; ``None`` for a change without a size. Only an entry that names the
                 quantity accepts such a change.
             about: texts that identify the slowdown's origin: full commit hashes, their subjects, the pull request
                 "#123".
-            quantity: as in ``of``.
         """
         texts = list(about)
         series = (suite, variant, case, l2, _time_of(quantity))

@@ -45,7 +45,6 @@ class Family:
             tuned for this GPU.
         scratch: device buffers that the variants store between calls (zeroed counters, for example), with any keys:
             the module's ``SCRATCH``. The harness moves them by replacing the entries with other buffers.
-        activations: the suite's ``activations``.
     """
 
     variants: Mapping[str, Variant]

@@ -13,7 +13,6 @@ def module_path(module: str, home: Path) -> Path | None:
     """Return the file of a module under test: from the tree around the suites, else from Python's search path.
 
     Args:
-        module: dotted name of the module.
         home: folder of the suites.
     """
     top, *deeper = module.split(".")

@@ -110,7 +110,6 @@ class Checks:
         Raises:
             torch.cuda.OutOfMemoryError: the device has too little memory; the cached memory is released.
             DeviceLost: the call broke the CUDA context.
-            Exception: as ``action``.
         """
         self.listener("check", contender)
         try:

@@ -43,7 +43,6 @@ class CostMeter:
     Attributes:
         name: name of the cost in ``lockstep.record.quantity.COSTS``. The time that a run spends on the cost is reported
             under this name.
-        baseline: the arm that ratios refer to.
         reference_mhz: for each arm, the clock that its ratio is normalised to.
     """
 

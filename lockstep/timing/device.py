@@ -132,7 +132,6 @@ class CudaDevice:
 
     Attributes:
         cache_bytes: size of the L2.
-        memory_bytes: how many bytes of memory the argument sets of one epoch may take.
     """
 
     kind = "cuda"

@@ -108,7 +108,6 @@ class Comparison:
     Arms that cannot be captured, run out of memory or break a rule are dropped and reported as failures.
 
     Attributes:
-        source: provides and verifies the arms.
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
             ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.

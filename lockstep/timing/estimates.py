@@ -114,9 +114,7 @@ def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) 
     """Compute the result of an arm from all its epochs.
 
     Args:
-        is_baseline: whether the arm is the baseline, which has no ratio.
         width: half-width of the ratio's interval (log units) that counts as converged.
-        clocks: the device's clocks after the last epoch.
     """
     rounds = series.ratios()
     epochs = [midmean(epoch) for epoch in rounds]

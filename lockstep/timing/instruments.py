@@ -36,7 +36,6 @@ class Instruments:
     """What every measurement on one device uses, kept for the life of the process.
 
     Attributes:
-        stages: seconds spent in each stage.
         tuners: notes in which configurations tuned kernels run; ``None`` to note nothing.
     """
 

@@ -51,7 +51,6 @@ class Measurer(CaseInstruments):
         """Measure variants of a case and return their records, always including the baseline's.
 
         Args:
-            l2: "cold" or "warm".
             variants: names of the variants; unknown names get the state "na".
             failed: variants known to kill or hang a process, with the reason; they are not run.
             twins: variants measured a second time as an A/A comparison, under their name + ``TWIN``.

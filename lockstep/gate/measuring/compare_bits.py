@@ -30,7 +30,6 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadl
 
     Args:
         base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
-        deadline: time on ``time.monotonic()``'s clock after which no call starts.
     """
     calls, number, how = {BASE: base, HEAD: head}, {BASE: 0, HEAD: 0}, {BASE: "", HEAD: ""}
 

@@ -32,8 +32,6 @@ def compare_errors(
 
     Args:
         errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
-        min_effect: changes up to this share do not count.
-        deadline: time on ``time.monotonic()``'s clock after which no draw starts.
     """
     pairs: list[tuple[float, float]] = []
     outcomes: set[Outcome] = set()

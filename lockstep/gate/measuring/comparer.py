@@ -58,12 +58,12 @@ Listener = Callable[[str, str, str], None]
 class Comparer(Instruments):
     """Compares base and head on one device. Stores results of checks for the life of the process.
 
+    ``judge`` and ``observe`` raise ``DeviceLost`` if a call of base or head breaks the CUDA context.
+
     Args:
-        seed: seed of inputs, placement of buffers, and order.
         listener: called before each step that may hang or crash.
         meters: measure quantities other than the latency; by default those that the device can measure.
         begin: called with the group of each case before the case is checked or timed.
-        tell: called with lines of progress.
         tuners: note what the tuners of each side choose; ``None`` to note nothing.
     """
 
@@ -103,9 +103,6 @@ class Comparer(Instruments):
 
         Groups that calls decide come first. The epochs of all others are scheduled together
         (``lockstep.gate.measuring.schedule``), until the first deadline of a request.
-
-        Raises:
-            DeviceLost: a call of base or head broke the CUDA context.
         """
         started = time.monotonic()
         timed = [(suite, request) for suite, request in asked if request.group.quantity not in CHECKS]
@@ -118,11 +115,7 @@ class Comparer(Instruments):
             yield from map(self._with_choices, schedule.run(timed, deadline))
 
     def observe(self, suite: Suite, label: str, variants: Sequence[str]) -> Iterator[tuple[str, Observed]]:
-        """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.same_work``.
-
-        Raises:
-            DeviceLost: a call of base or head broke the CUDA context.
-        """
+        """Yield for each variant what captured graphs say of base and head at a case; see ``lockstep.same_work``."""
         case = suite.case(label)
         try:
             with self.sides.active(HEAD):

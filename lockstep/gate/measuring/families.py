@@ -20,11 +20,7 @@ from lockstep.timing.rules.rule import Disqualified
 
 
 class Families:
-    """The variants of suites as imported from base and from head.
-
-    Attributes:
-        trusted: the original functions that measuring relies on, those of all loaded variants included.
-    """
+    """The variants of suites as imported from base and from head."""
 
     def __init__(self, sides: Sides) -> None:
         self.trusted = Trusted()

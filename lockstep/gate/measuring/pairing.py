@@ -76,7 +76,6 @@ class PairTimer:
 
         Args:
             buffers: fresh buffers. Their seed decides which side is prepared and captured first.
-            verify: called after the timing.
 
         Raises:
             ArmFailed: base or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result

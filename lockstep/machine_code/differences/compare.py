@@ -29,7 +29,6 @@ class Comparison:
     """The result of ``compare``: the code of two trees for one target, and how it differs.
 
     Attributes:
-        target: the GPU that the kernels are compiled for.
         base, head: code of the cases that were traced; kernels that are the same in both trees are not compiled. Both
             have the cases that neither tree has.
         compilers: the compilers of both trees, if their toolchains differ.

@@ -59,7 +59,6 @@ class Trace(TorchDispatchMode):
     While it is entered, as a dispatch mode, it records each call of a torch operator.
 
     Attributes:
-        steps: the steps so far.
         obstacles: why the trace cannot be trusted: the code's questions, and the line that asks each first.
         refusal: the words with which the code refuses the case, or "".
         call: what the last call did; ``None`` until a call has ended, and for a case without a trace.

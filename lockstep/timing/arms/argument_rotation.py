@@ -66,8 +66,6 @@ def set_count(
         set_bytes: bytes of one set with the arguments of all arms.
         floor_s: lower bound of the seconds per call; 0 if unknown. If it is known, sets are added up to ``PLACEMENTS``,
             while a rotation through all sets takes at most ``ROTATION_S`` seconds.
-        device: supplies the sizes of cache and memory.
-        l2: "cold" or "warm".
         most_bytes: bytes up to which sets are added for the sake of placements.
 
     Raises:

@@ -29,7 +29,6 @@ class ArmReplay:
     """An arm's calls, captured so that they can be run again and timed. A rotation is one call on each argument set.
 
     Attributes:
-        run: runs the captured rotations.
         results: returns the result of each call of the last rotation, in the order of the argument sets.
     """
 
@@ -49,7 +48,6 @@ class Arm:
         calls: one call for each argument set.
         once: whether a replay makes each call only once, because calls change their arguments.
         before: a function that runs before each call. Its time counts, and its result is dropped.
-        active: returns the context in which the calls run.
     """
 
     name: str

@@ -219,9 +219,6 @@ class Verifier:
         """Compare the arm's outputs with the reference: those of one set in full, those of the others by their norm.
 
         A set whose error exceeds ``ALIKE`` times that of the fully compared set is compared in full as well.
-
-        Raises:
-            Disqualified: a set's outputs are wrong.
         """
         results, outputs = timed.replay.results(), {}
         for number in of_set:

@@ -44,7 +44,6 @@ def write(old: Any, new: Any, written: set[int]) -> None:
 
     Args:
         old: tensors, also in dicts, lists and tuples.
-        new: the same structure.
         written: addresses that already hold their new values; the addresses written by this call are added.
     """
     if isinstance(old, torch.Tensor):

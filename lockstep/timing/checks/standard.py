@@ -19,11 +19,7 @@ from lockstep.timing.checks.check import brief, without_gpu
 def take_as_standard(
     suite: Suite, family: Family, active: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> None:
-    """Take the output of a family's baseline as the reference of the suite, if the suite has none.
-
-    Args:
-        active: returns the context in which code of the family runs.
-    """
+    """Take the output of a family's baseline as the reference of the suite, if the suite has none."""
     function = family.variants.get(suite.baseline)
     if suite.has_reference or function is None:
         return

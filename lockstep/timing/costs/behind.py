@@ -61,7 +61,6 @@ class Behind(CostMeter):
     the same round, is subtracted.
 
     Attributes:
-        kernels: calls of the fixed kernel; by default new ones.
         alike: see ``lockstep.timing.arms.captured_arms.Capturer``.
     """
 

@@ -13,9 +13,6 @@ _IDLE_NODES = {3, 5, 6, 7}
 def require_work(raw_graph: int, calls: int) -> None:
     """Refuse a captured graph that has fewer working nodes (kernels, copies, fills) than calls.
 
-    Args:
-        raw_graph: ``cudaGraph_t``, which is the same as the driver's ``CUgraph``.
-
     Raises:
         Disqualified: ``EMPTY_GRAPH``.
         RuntimeError: a driver function fails.

@@ -45,7 +45,6 @@ class Tuners:
     """Holds the choices of all tuners of this process.
 
     Attributes:
-        where: the GPU and the toolchain, see ``lockstep.timing.tuners.choices.where_of``.
         retune: whether tuners choose for themselves: nothing is read or stored.
         stored: whether only stored choices are taken, because other processes use the GPU.
         tell: called with a line of progress, also while a kernel compiles or another process tunes it, so that this
