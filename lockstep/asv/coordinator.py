@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from pathlib import Path
 
 from lockstep.asv.record_compile_times import CompileCosts
@@ -27,42 +27,35 @@ _COMPILING = "; if it was compiling, a larger default_benchmark_timeout in asv.c
 COMPILING_S = 300.0
 
 
+@dataclass
 class CommitWorker:
     """Measures cases of one commit, in as many workers one after another as necessary.
 
-    Args:
+    Attributes:
         commit: name of the commit, for messages.
-        worker: creates a worker (tests pass their own).
+        make_worker: creates a worker (tests pass their own).
         clocks: file of the reference clocks; ``None`` to keep none.
         suites: returns the names of the suites whose kernels are compiled in parallel before the first case.
         started: called with the facts of the machine when a worker has started.
     """
 
-    def __init__(
-        self,
-        commit: str,
-        spec: WorkerSpec,
-        silence_s: float,
-        *,
-        say: Callable[[str], None] = print,
-        worker: Callable[[WorkerSpec, float], Worker] = Worker,
-        clocks: Path | None = None,
-        suites: Callable[[], Collection[str]] = frozenset,
-        started: Callable[[Mapping[str, str]], None] = lambda host: None,
-    ) -> None:
-        self._commit = commit
-        self._spec = spec
-        self._silence_s = silence_s
-        self._say = say
-        self._make_worker = worker
+    commit: str
+    spec: WorkerSpec
+    silence_s: float
+    _: KW_ONLY
+    say: Callable[[str], None] = print
+    make_worker: Callable[[WorkerSpec, float], Worker] = Worker
+    clocks: InitVar[Path | None] = None
+    suites: Callable[[], Collection[str]] = frozenset
+    started: Callable[[Mapping[str, str]], None] = lambda host: None
+
+    def __post_init__(self, clocks: Path | None) -> None:
         self._worker: Worker | None = None
-        self._suites = suites
-        self._started = started
         self._host: Mapping[str, str] = {}
         self._culprits = Culprits()
         self._stillborn = ""
         self._unimportable: dict[str, WorkerDied] = {}
-        self._compile_costs = CompileCosts(spec)
+        self._compile_costs = CompileCosts(self.spec)
         self._compiled = False
         self._reference_clocks = ReferenceClocks(clocks)
         self._began = time.monotonic()
@@ -115,11 +108,11 @@ class CommitWorker:
                 self.close()
                 if died.at_start:
                     self._stillborn = died.how
-                    self._say(f"the worker of {self._commit} does not start: {died.how}")
+                    self.say(f"the worker of {self.commit} does not start: {died.how}")
                     return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
                 if died.stage == "load":
                     self._unimportable[suite] = died
-                    self._say(f"{suite}: {died.how}")
+                    self.say(f"{suite}: {died.how}")
                     return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
                 culprit = died.variant or (group[0] if len(group) == 1 else "")
                 if not culprit:
@@ -128,7 +121,7 @@ class CommitWorker:
                     groups = [[name] for name in group] + groups
                     continue
                 advice = _COMPILING if died.rule == HUNG and died.stage == "check" else ""
-                self._say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}{advice}")
+                self.say(f"{suite} {culprit} at {case}, {l2} L2: {died.how}{advice}")
                 failed[culprit], rules[culprit] = died.how, died.rule
                 self._culprits.add(suite, culprit, died)
                 if culprit in group and len(group) == 1:
@@ -187,28 +180,28 @@ class CommitWorker:
         """Return the worker; start it if needed."""
         if self._worker is None:
             started = time.monotonic()
-            self._worker = self._make_worker(self._spec, self._silence_s)
+            self._worker = self.make_worker(self.spec, self.silence_s)
             self._count({"start": time.monotonic() - started})
-            self._worker.say = self._say
+            self._worker.say = self.say
             self._host = self._worker.host
-            self._started(self._host)
+            self.started(self._host)
             self._compile_first(self._host)
         return self._worker
 
     def _compile_first(self, host: Mapping[str, str]) -> None:
         """Fill Triton's cache in parallel, once for each commit; a CPU has nothing to compile."""
-        names = self._suites()
+        names = self.suites()
         if host.get("device") != "cuda" or self._compiled or not names:
             return
         self._compiled = True
         started = time.monotonic()
-        tree = Tree("this commit", self._spec.checkout.resolve(), self._spec.packages)
-        suites = [suite for name, suite in load_suites(self._spec.benchmark_dir).items() if name in names]
-        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self._say)
+        tree = Tree("this commit", self.spec.checkout.resolve(), self.spec.packages)
+        suites = [suite for name, suite in load_suites(self.spec.benchmark_dir).items() if name in names]
+        compiled = compile_ahead(tree, suites, CompileTarget.of_host(host), COMPILING_S, self.say)
         elapsed_s = time.monotonic() - started
         self._count({"compile": elapsed_s})
         if compiled:
-            self._say(f"compiled the kernels of {self._commit} in {elapsed_s:.0f} s")
+            self.say(f"compiled the kernels of {self.commit} in {elapsed_s:.0f} s")
 
     def _count(self, stages: Mapping[str, float]) -> None:
         for name, seconds in stages.items():

@@ -6,7 +6,7 @@ The provenance file is replaced after each case, so an interrupted run loses at 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,41 +40,34 @@ class Target:
     path: Path | None
 
 
+@dataclass
 class Recorder:
     """Measures cases of one commit on demand.
 
-    Args:
+    Attributes:
         plan: returns the variants and costs that will be asked for, by suite, case and cache state.
         works: returns what is known of the work of this commit and others.
         repeats: returns the timed records whose numbers cases with the same work repeat; ``None`` to time every case.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        spec: WorkerSpec,
-        silence_s: float,
-        *,
-        resume: bool = False,
-        say: Callable[[str], None] = print,
-        worker: Callable[[WorkerSpec, float], Worker] = Worker,
-        plan: Callable[[], Mapping[tuple[str, str, str], Planned]] = dict,
-        repeats: Callable[[Mapping[str, str]], Timed | None] = lambda host: None,
-        host: Mapping[str, str] | None = None,
-        works: Callable[[], Works] = dict,
-    ) -> None:
-        self.target = target
-        self._spec = spec
-        self._say = say
+    target: Target
+    spec: WorkerSpec
+    silence_s: InitVar[float]
+    _: KW_ONLY
+    resume: InitVar[bool] = False
+    say: Callable[[str], None] = print
+    make_worker: InitVar[Callable[[WorkerSpec, float], Worker]] = Worker
+    plan: Callable[[], Mapping[tuple[str, str, str], Planned]] = dict
+    repeats: Callable[[Mapping[str, str]], Timed | None] = lambda host: None
+    host: Mapping[str, str] | None = None
+    works: Callable[[], Works] = dict
+
+    def __post_init__(self, silence_s: float, resume: bool, make_worker: Callable[[WorkerSpec, float], Worker]) -> None:
         self._records: dict[Key, Record] = {}
         self._fresh: set[Key] = set()
         self._resumed: set[Key] = set()
         self._before: Provenance | None = None
         self._host: Mapping[str, str] = {}
-        self._plan = plan
-        self._repeats = repeats
-        self._known_host = host
-        self._known_works = works
         self._works: dict[tuple[str, str], Mapping[str, str]] = {}
         self._sources: dict[str, str] = {}
         self._repeated: set[Key] = set()
@@ -82,12 +75,12 @@ class Recorder:
         self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         #: Measures the commit; nothing that it measures is stored.
         self.worker = CommitWorker(
-            target.commit[:8],
-            spec,
+            self.target.commit[:8],
+            self.spec,
             silence_s,
-            say=say,
-            worker=worker,
-            clocks=target.path.with_name(NAME) if target.path is not None else None,
+            say=self.say,
+            make_worker=make_worker,
+            clocks=self.target.path.with_name(NAME) if self.target.path is not None else None,
             suites=self._compiled_ahead,
             started=self._set_aside_other_host,
         )
@@ -130,23 +123,23 @@ class Recorder:
         Raises:
             WorkerDied: the worker does not start.
         """
-        suites = load_suites(self._spec.benchmark_dir)
-        tree = self._spec.checkout.resolve()
-        asked = {case: planned for case, planned in self._plan().items() if not planned.covered(case, self._fresh)}
+        suites = load_suites(self.spec.benchmark_dir)
+        tree = self.spec.checkout.resolve()
+        asked = {case: planned for case, planned in self.plan().items() if not planned.covered(case, self._fresh)}
         self._sources = {
-            suite: sources_digest(tree, self._spec.packages, suites[suite]) for suite in {case[0] for case in asked}
+            suite: sources_digest(tree, self.spec.packages, suites[suite]) for suite in {case[0] for case in asked}
         }
         # Whoever asks for a timed case again wants another measurement.
         timed_here = {key for key, record in self._records.items() if record.state == "ok" and not record.same_work_as}
         plan = {case: planned for case, planned in asked.items() if not planned.touches(case, timed_here)}
-        host = self._known_host or self.worker.host
-        timed = self._repeats(host)
+        host = self.host or self.worker.host
+        timed = self.repeats(host)
         if timed is None or timed.stopped:
             return
         self._set_aside_other_host(host)
         survey = Survey(self.target.commit, suites, plan, self._sources, timed, tree)
         looks = bool(survey.open()) and host.get("device") == "cuda"
-        known = self._known_works() if looks else {}
+        known = self.works() if looks else {}
         # What was looked at is compiled, and the few copies that are timed as a sample compile what they call.
         self._to_compile = {
             suite for suite, case, _ in survey.open() if (suite, self._sources[suite], case) not in known
@@ -160,7 +153,7 @@ class Recorder:
 
             survey.look(worked)
             self._works = survey.works
-        self._say(survey.told())
+        self.say(survey.told())
         for case in survey.sampled:
             stored, planned = survey.found.pop(case), plan[case]
             version = suites[case[0]].benchmark_version
@@ -168,8 +161,8 @@ class Recorder:
             self._take(records)
             for record in records:
                 if how := contradiction(stored.get(record.key), record):
-                    self._say(f"{' '.join(record.key)} was to repeat {stored[record.key].same_work_as[:8]}, but {how}")
-                    self._say("this run times every case from here on")
+                    self.say(f"{' '.join(record.key)} was to repeat {stored[record.key].same_work_as[:8]}, but {how}")
+                    self.say("this run times every case from here on")
                     timed.stop()
                     self._save()
                     return
@@ -186,7 +179,7 @@ class Recorder:
 
     def _compiled_ahead(self) -> Collection[str]:
         """Return the names of the suites whose kernels are compiled before the first case."""
-        return {suite for suite, _, _ in self._plan()} if self._to_compile is None else self._to_compile
+        return {suite for suite, _, _ in self.plan()} if self._to_compile is None else self._to_compile
 
     def _load(self, resume: bool) -> None:
         """Load the records of earlier runs, which stay in the file. When resuming, serve them instead of measuring."""
@@ -201,7 +194,7 @@ class Recorder:
             stamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")  # microseconds, so that no earlier file is overwritten
             broken = path.with_name(f"{path.stem}.{stamp}.broken")
             path.rename(broken)
-            self._say(f"{error}. The file was renamed to {broken.name}; measuring starts again")
+            self.say(f"{error}. The file was renamed to {broken.name}; measuring starts again")
             return
         self.worker.controls = self._before.controls
         self._records = {record.key: record for record in records}
@@ -217,7 +210,7 @@ class Recorder:
         stamp = "".join(character for character in self._before.recorded_at if character.isdigit())[:14]
         old = self.target.path.with_name(f"{self.target.path.stem}.{stamp}.old")
         self.target.path.rename(old)
-        self._say(f"the toolchain changed ({', '.join(changed)}): earlier records are in {old.name}")
+        self.say(f"the toolchain changed ({', '.join(changed)}): earlier records are in {old.name}")
         self._records.clear()
         self._fresh.clear()
         self._before, self._host = None, host

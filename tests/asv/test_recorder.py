@@ -90,7 +90,7 @@ def make(path):
 
     def make_one(fleet, resume=False, path=path):
         target = Target("c" * 40, "lockstep", "m", "cpu", "h" * 40, path)
-        return Recorder(target, SPEC, 60.0, resume=resume, say=said.append, worker=fleet)
+        return Recorder(target, SPEC, 60.0, resume=resume, say=said.append, make_worker=fleet)
 
     make_one.said = said
     return make_one
@@ -120,7 +120,7 @@ def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, m
         Target("c" * 40, "lockstep", "m", "cpu", "h" * 40, path),
         spec,
         60.0,
-        worker=lambda *_: FakeWorker(Fleet(host=host)),
+        make_worker=lambda *_: FakeWorker(Fleet(host=host)),
         plan=lambda: {(name, "M=1", "cold"): Planned(["a"]) for name in names},
     )
     measure(recorder)

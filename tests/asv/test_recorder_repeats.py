@@ -85,7 +85,7 @@ class Run:
         self.path = path = self.root / "results" / f"{commit[:8]}.provenance.jsonl"
         spec = WorkerSpec(self.root, ("toy",), self.root / "benchmarks")
         recorder = Recorder(
-            Target(commit, "lockstep", "m", "free", "h" * 40, path), spec, 60.0, say=self.said.append, worker=gpu,
+            Target(commit, "lockstep", "m", "free", "h" * 40, path), spec, 60.0, say=self.said.append, make_worker=gpu,
             plan=lambda: PLAN, repeats=lambda host: self.timed, host=HOST,
         )  # fmt: skip
         recorder.repeat()
