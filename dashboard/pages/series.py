@@ -43,7 +43,7 @@ from lockstep.detect.findings import Measure
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
-from lockstep.timing.detectable_effect import detectable_by_error
+from lockstep.timing.intervals import detectable_by_error
 
 #: Maximum number of alerts of one series that its page looks at.
 MOST_ALERTS = 50

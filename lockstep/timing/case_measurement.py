@@ -23,7 +23,7 @@ from lockstep.timing.checks.standard import unchecked
 from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.epochs import Compared, Comparison
-from lockstep.timing.impossible_times import Limits, plausible
+from lockstep.timing.impossible_times import Limits
 from lockstep.timing.instruments import CaseInstruments
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
@@ -184,10 +184,8 @@ class CaseMeasurement:
     ) -> None:
         instruments, cost = self._instruments, cost_of(self._suite, self._case)
         copy_rate = instruments.controls.best_rate("copy") if instruments.device.kind == "cuda" else None
-        limits, narrowest = Limits.of(instruments.device), self._sizes.narrowest
-        outcomes, impossible = plausible(
-            result.outcomes, self._suite.baseline, cost, self._l2, limits, narrowest, copy_rate
-        )
+        limits = Limits.of(instruments.device, cost, self._l2, self._sizes.narrowest, copy_rate)
+        outcomes, impossible = limits.plausible(result.outcomes, self._suite.baseline)
         for arm, failure in {**result.failures, **impossible}.items():
             self.records[arm] = replace(self._blank, variant=arm)
             self.fail(arm, str(failure), failure.rule if isinstance(failure, Disqualified) else "")
@@ -200,24 +198,15 @@ class CaseMeasurement:
                 self._blank,
                 variant=arm,
                 state="ok",
-                latency=outcome.latency,
-                speedup=outcome.ratio,
                 flops=cost.flops,
                 bytes=cost.bytes,
                 floor_s=floor_s,
                 floor_source="" if floor_s is None else "measured",
-                mde=outcome.mde,
-                rounds=outcome.rounds,
-                epochs=outcome.epochs,
-                voided=outcome.voided,
-                converged=outcome.converged,
-                clocks=outcome.clocks,
-                latency_samples=outcome.latency_samples,
-                speedup_samples=outcome.ratio_samples,
+                **vars(outcome),
                 check_error=passed.accuracy.norm,
                 accuracy=passed.accuracy,
                 deterministic=passed.deterministic,
-                costs=estimates_of(meters, arm, outcome.ratio is not None),
+                costs=estimates_of(meters, arm, outcome.speedup is not None),
                 note="; ".join(
                     filter(None, (unchecked(self._suite, variant), *notes, *reasons_of(meters, arm), *missing))
                 ),

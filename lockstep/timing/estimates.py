@@ -9,9 +9,8 @@ from statistics import median
 
 from lockstep.record.model import TWIN, Clocks, Estimate
 from lockstep.timing.clock_correction import Pair, at_common_clock, at_reference_clocks, midmean, own_mhz
-from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import Timing
-from lockstep.timing.intervals import exponential, half_width, half_width_after, log_interval
+from lockstep.timing.intervals import detectable, exponential, half_width, half_width_after, log_interval
 
 #: Number of samples stored for each series; more would make asv's statistics slow.
 MOST_SAMPLES = 20
@@ -71,19 +70,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The numbers of one arm that its record reports.
+    """The numbers of one arm that its record reports, under the names that they have there.
 
     Attributes:
         latency: seconds per call.
-        ratio: latency of the baseline over that of this arm; ``None`` without a baseline.
+        speedup: latency of the baseline over that of this arm; ``None`` without a baseline.
         mde: minimal detectable effect, a relative change.
         rounds, epochs, voided: numbers of timed rounds, of epochs, and of rounds discarded because a control moved.
         converged: whether the interval of the ratio became as narrow as requested.
-        latency_samples, ratio_samples: at most ``MOST_SAMPLES`` of the rounds' numbers.
+        latency_samples, speedup_samples: at most ``MOST_SAMPLES`` of the rounds' numbers.
     """
 
     latency: Estimate
-    ratio: Estimate | None
+    speedup: Estimate | None
     mde: float
     rounds: int
     epochs: int
@@ -91,7 +90,7 @@ class Outcome:
     converged: bool
     clocks: Clocks
     latency_samples: tuple[float, ...]
-    ratio_samples: tuple[float, ...]
+    speedup_samples: tuple[float, ...]
 
 
 def rival_of(name: str, baseline: str) -> str:
@@ -120,7 +119,7 @@ def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) 
     epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(
         latency=exponential(log_interval(series.latency)),
-        ratio=exponential(log_interval(epochs)) if epochs else None,
+        speedup=exponential(log_interval(epochs)) if epochs else None,
         mde=detectable(epochs if epochs and not is_baseline else series.latency),
         rounds=series.rounds,
         epochs=len(series.latency),
@@ -135,7 +134,7 @@ def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) 
             reasons=clocks.reasons,
         ),
         latency_samples=_thin(series.latency_samples),
-        ratio_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
+        speedup_samples=_thin([math.exp(ratio) for epoch in rounds for ratio in epoch]),
     )
 
 

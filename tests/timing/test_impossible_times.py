@@ -8,16 +8,16 @@ from test_verify_replays import SUITE, Ticking, measure, own
 
 from lockstep import Cost
 from lockstep.record.model import Estimate
-from lockstep.timing.impossible_times import CPU_FLOPS_A_CORE, FLOPS_A_CYCLE, Limits, refuse_impossible
+from lockstep.timing.impossible_times import CPU_FLOPS_A_CORE, FLOPS_A_CYCLE, Limits
 from lockstep.timing.rules.rule import Disqualified
 
-H200 = Limits(4096.0 * 132, 64.0 * 132)
+H200 = {"flops_a_cycle": 4096.0 * 132, "l2_bytes_a_cycle": 64.0 * 132}
 COPY = 4.2139e12
 
 
 def refuse(seconds, flops=0.0, moved=0.0, l2="cold", mhz=1800.0, narrowest=2, limits=H200):
     latency = Estimate(seconds, seconds * 0.99, seconds * 1.01)
-    refuse_impossible("v", latency, Cost(flops, moved), l2, limits, mhz, narrowest, COPY)
+    Limits(Cost(flops, moved), l2, narrowest, COPY, **limits).refuse_impossible("v", latency, mhz)
 
 
 #: The records of an H200 nearest to the limits: seconds, operations, bytes, cache state, MHz.
@@ -39,7 +39,7 @@ def test_the_fastest_honest_kernels_are_accepted(seconds, flops, moved, l2, mhz)
         ({"flops": 1e12}, "operations at the peak of 973 TFLOP/s at 1800 MHz"),
         ({"moved": 6e9}, "bytes at 1.25 times this run's fastest copy (4.21 TB/s)"),
         ({"moved": 20e9, "l2": "warm"}, "bytes out of the L2"),
-        ({"flops": 1e15, "mhz": None, "limits": Limits(flops=1e15)}, "operations at the peak of any such processor"),
+        ({"flops": 1e15, "mhz": None, "limits": {"flops": 1e15}}, "operations at the peak of any such processor"),
     ],
 )
 def test_what_no_machine_can_do_is_refused_with_both_numbers(given, reason):
@@ -51,7 +51,7 @@ def test_what_no_machine_can_do_is_refused_with_both_numbers(given, reason):
 
 def test_narrow_inputs_may_be_multiplied_faster_and_an_unknown_gpu_refuses_little():
     refuse(9e-4, flops=2e12, narrowest=1)
-    refuse(9e-4, flops=1e13, limits=Limits())
+    refuse(9e-4, flops=1e13, limits={})
     refuse(9e-4, moved=6e9, l2="warm", mhz=None)
 
 

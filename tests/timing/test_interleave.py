@@ -12,11 +12,11 @@ from fakes import Bench, scripted_controls, steady_controls
 from lockstep.record.model import TWIN, Clocks
 from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.cost_meters import CostMeter, Metered
-from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.device import DeviceLost, Timing
 from lockstep.timing.epochs import EPOCHS_A_CONTROL, Comparison, Plan
 from lockstep.timing.estimates import MOST_SAMPLES
 from lockstep.timing.graph_capture import CaptureError
+from lockstep.timing.intervals import detectable
 from lockstep.timing.rounds import LEAD_ROUNDS
 from lockstep.timing.rules.rule import Disqualified, Rule
 
@@ -68,12 +68,12 @@ def test_a_ratio_is_told_at_the_usual_clocks_and_a_twin_at_its_variants():
     bench.seconds = {"base": copy, "b": product, "b" + TWIN: product}
     bench.clock = lambda name: bench.now
     usual = run(bench, reference_mhz={"base": 1500.0, "b": 1500.0})
-    assert usual.outcomes["b"].ratio.value == pytest.approx(1.0, abs=2e-3)
+    assert usual.outcomes["b"].speedup.value == pytest.approx(1.0, abs=2e-3)
     assert usual.outcomes["b"].clocks.told_mhz == 1500.0
-    assert usual.outcomes["b" + TWIN].ratio.value == pytest.approx(1.0, abs=2e-3)
+    assert usual.outcomes["b" + TWIN].speedup.value == pytest.approx(1.0, abs=2e-3)
     assert usual.outcomes["b" + TWIN].clocks.told_mhz == pytest.approx(1470.0, rel=5e-3)
     here = run(bench).outcomes["b"]
-    assert here.ratio.value == pytest.approx(0.98, abs=2e-3)
+    assert here.speedup.value == pytest.approx(0.98, abs=2e-3)
     assert here.clocks.told_mhz == pytest.approx(1470.0, rel=2e-3)
 
 
@@ -89,7 +89,7 @@ def test_what_would_show_is_the_ratios_and_the_times_where_there_is_none():
     bench.seconds = {"b": by_epoch(1e-3, factors)(bench)}
     alone = run(bench).outcomes["b"]
     assert alone.mde == pytest.approx(drift)
-    assert (alone.ratio, alone.converged) == (None, True)
+    assert (alone.speedup, alone.converged) == (None, True)
 
 
 def test_seconds_are_per_call_and_ratios_are_baseline_over_arm():
@@ -97,8 +97,8 @@ def test_seconds_are_per_call_and_ratios_are_baseline_over_arm():
     outcomes = run(bench).outcomes
     assert outcomes["half"].latency.value == pytest.approx(2e-5)
     assert outcomes["base"].latency.value == pytest.approx(4e-5)
-    assert outcomes["half"].ratio.value == pytest.approx(2.0)
-    assert outcomes["base"].ratio.value == 1.0
+    assert outcomes["half"].speedup.value == pytest.approx(2.0)
+    assert outcomes["base"].speedup.value == 1.0
 
 
 def test_a_replay_lasts_long_enough_and_goes_through_all_sets():
@@ -164,7 +164,7 @@ def test_measuring_goes_on_while_the_ratio_is_wide_and_may_become_narrow(epochs,
     outcome = run(bench, plan=plan).outcomes["wide"]
     assert outcome.epochs in taken
     assert outcome.converged == (outcome.epochs in range(6, 25))
-    assert outcome.converged == (math.log(outcome.ratio.high / outcome.ratio.low) / 2 <= plan.width)
+    assert outcome.converged == (math.log(outcome.speedup.high / outcome.speedup.low) / 2 <= plan.width)
 
 
 def test_the_budget_ends_it_but_not_before_the_least_number_of_epochs():
@@ -301,8 +301,8 @@ def test_a_round_in_which_the_clock_changed_between_the_arms_counts_at_the_clock
     outcome = run(bench, plan=replace(PLAN, max_epochs=4)).outcomes["b"]
     assert (outcome.rounds, outcome.voided) == (4 * PLAN.rounds, 0)
     # The mean clock of the two, in logarithms; what base takes does not depend on it.
-    assert outcome.ratio.value == pytest.approx(math.sqrt(1000 * 1500) / 1500, rel=1e-3)
-    assert outcome.ratio.high / outcome.ratio.low < 1.001
+    assert outcome.speedup.value == pytest.approx(math.sqrt(1000 * 1500) / 1500, rel=1e-3)
+    assert outcome.speedup.high / outcome.speedup.low < 1.001
     assert (outcome.clocks.sm_mhz, outcome.clocks.sm_mhz_low) == (1250.0, 1000.0)
 
 
@@ -324,14 +324,14 @@ def test_a_ratio_is_told_at_the_clock_of_its_two_arms():
 
     bench = Bench({"base": 1e-3, "b": bound, "hungry": 1e-3, "hungrier": 1e-3})
     bench.clock = lambda name: {"base": 1800.0, "b": now["mhz"]}.get(name, 1200.0)
-    assert run(bench, plan=replace(PLAN, replay_s=1e-9)).outcomes["b"].ratio.value == pytest.approx(1, abs=5e-3)
+    assert run(bench, plan=replace(PLAN, replay_s=1e-9)).outcomes["b"].speedup.value == pytest.approx(1, abs=5e-3)
 
 
 def test_a_twin_is_compared_with_its_variant():
     bench = Bench({"base": 3e-3, "b": 1e-3, "b" + TWIN: 1.01e-3})
     outcomes = run(bench).outcomes
-    assert outcomes["b"].ratio.value == pytest.approx(3)
-    assert outcomes["b" + TWIN].ratio.value == pytest.approx(1 / 1.01)
+    assert outcomes["b"].speedup.value == pytest.approx(3)
+    assert outcomes["b" + TWIN].speedup.value == pytest.approx(1 / 1.01)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_an_arm_that_cannot_be_captured_is_dropped_alone(error, reason):
     assert set(comparison.outcomes) == {"base", "c"}
     assert list(comparison.failures) == ["b"]
     assert reason in str(comparison.failures["b"])
-    assert comparison.outcomes["c"].ratio.value == 1.0
+    assert comparison.outcomes["c"].speedup.value == 1.0
     # It is not drawn again in later epochs, and memory is given back.
     assert all("b" not in names for _, names in bench.drawn[1:])
     assert bench.device.released == (1 if isinstance(error, torch.cuda.OutOfMemoryError) else 0)
@@ -368,7 +368,7 @@ def test_without_the_baseline_there_are_latencies_and_no_ratios():
     bench = Bench({"base": 1e-3, "b": 2e-3})
     bench.fails["base"] = CaptureError("no")
     comparison = run(bench)
-    assert comparison.outcomes["b"].ratio is None
+    assert comparison.outcomes["b"].speedup is None
     assert comparison.outcomes["b"].latency.value == pytest.approx(2e-3)
 
 
@@ -427,5 +427,5 @@ def test_an_arm_that_fails_its_verification_loses_its_number_and_a_baseline_all_
         comparison = run(bench, verify=verify)
         assert comparison.failures == {failing: failure}
         assert set(comparison.outcomes) == {"base", "b", "c"} - {failing}
-        assert getattr(comparison.outcomes["c"].ratio, "value", None) == ratio
+        assert getattr(comparison.outcomes["c"].speedup, "value", None) == ratio
         assert comparison.note == "with two draws"

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lockstep.record.model import Estimate
-from lockstep.timing.detectable_effect import detectable
 from lockstep.timing.epochs import Plan
 from lockstep.timing.estimates import HOPELESS
 from lockstep.timing.intervals import (
     NOMINAL,
+    detectable,
     exponential,
     half_width,
     half_width_after,
