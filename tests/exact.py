@@ -8,9 +8,9 @@ from pathlib import Path
 from history import DAY_MS, START_MS
 
 from lockstep.asv.exact_results import write_exact
-from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.model import Call
+from lockstep.machine_code.model import Call, CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED
 from lockstep.suite.discovery import load_suites
 

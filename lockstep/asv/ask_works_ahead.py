@@ -16,10 +16,10 @@ from pathlib import Path
 
 from lockstep.asv.survey import Case, Planned
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
-from lockstep.machine_code.commit_sources import RefError, sources
-from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import SUFFIX
+from lockstep.suite.commit_sources import RefError, sources
 from lockstep.suite.definition import Suite
+from lockstep.suite.family_files import sources_digest
 
 #: Digests of the work of a case's variants, by suite, digest of the suite's files, and case.
 Works = dict[tuple[str, str, str], Mapping[str, str]]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
-from lockstep.machine_code import Target as CompileTarget
-from lockstep.machine_code import Tree
 from lockstep.machine_code.compiled_tree import compile_ahead
+from lockstep.machine_code.targets import Target as CompileTarget
 from lockstep.processes.watched_worker import HUNG, Culprits
 from lockstep.record.model import Record
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 

@@ -22,9 +22,10 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.asv.whole_files import write_json
-from lockstep.machine_code import CaseCode, CaseKey, Target
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown
+from lockstep.machine_code.model import CaseCode, CaseKey
+from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.record.file import SUFFIX, RecordError, read_records, write_records
 from lockstep.record.model import Provenance

@@ -9,8 +9,9 @@ from dataclasses import replace
 from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.compile_time import CompileClock
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import TracingFailed, Tree
+from lockstep.machine_code.worker_session import TracingFailed
 from lockstep.record.model import Record
+from lockstep.suite.commit_sources import Tree
 from lockstep.timing.intervals import estimated
 
 

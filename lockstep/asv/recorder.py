@@ -15,11 +15,11 @@ from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.copy_numbers import Timed, contradiction, lacks
 from lockstep.asv.survey import Planned, Survey
 from lockstep.asv.worker_client import Worker, WorkerSpec
-from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
+from lockstep.suite.family_files import sources_digest
 from lockstep.timing.clocks.reference_clocks import NAME
 
 Key = tuple[str, str, str, str]

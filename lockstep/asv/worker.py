@@ -144,7 +144,7 @@ def _known_code(
         return {}
     from lockstep.machine_code.compiled_tree import cached_codes
     from lockstep.machine_code.targets import Target
-    from lockstep.machine_code.worker_session import Tree
+    from lockstep.suite.commit_sources import Tree
 
     tree = Tree("this commit", checkout.resolve(), tuple(packages))
     return cached_codes(tree, suites.values(), Target.of_host(host))

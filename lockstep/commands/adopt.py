@@ -16,7 +16,6 @@ from lockstep.commands.config import CONFIGS
 from lockstep.commands.script_option import project_of
 from lockstep.commands.verb import Verb
 from lockstep.gate.versions import version
-from lockstep.machine_code.commit_sources import WORKING_TREE
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.git import Git
 from lockstep.processes.sigterm import sigterm_interrupts
@@ -25,6 +24,7 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import Project
+from lockstep.suite.commit_sources import WORKING_TREE
 
 #: Folder of suites where asv.conf.json names none: ``benchmarks`` holds the scripts in most projects.
 FOLDER = "lockstep_suites"

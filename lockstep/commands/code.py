@@ -28,7 +28,8 @@ from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
-    from lockstep.machine_code import CaseCode, CaseKey, Target
+    from lockstep.machine_code.model import CaseCode, CaseKey
+    from lockstep.machine_code.targets import Target
 
 
 #: Default targets, if neither asv.conf.json ({"lockstep": {"targets": […]}}) nor ``--target`` names any.
@@ -75,8 +76,9 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action, and return its exit status."""
-        from lockstep.machine_code import Target, TargetError, TracingFailed
-        from lockstep.machine_code.commit_sources import RefError
+        from lockstep.machine_code.targets import Target, TargetError
+        from lockstep.machine_code.worker_session import TracingFailed
+        from lockstep.suite.commit_sources import RefError
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
         from lockstep.suite.selection import pick_suites
 
@@ -104,9 +106,9 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    from lockstep.machine_code import codes_of
-    from lockstep.machine_code.commit_sources import sources
+    from lockstep.machine_code.compiled_tree import codes_of
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
+    from lockstep.suite.commit_sources import sources
     from lockstep.suite.selection import expect_variants, match_labels
 
     expect_variants(args.variant, suites)
@@ -138,9 +140,9 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
 
 
 def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
-    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import Reader
     from lockstep.machine_code.differences.report import obstacle_lines
+    from lockstep.suite.commit_sources import sources
 
     stopped = False
     with sources(args.ref, *packages) as at_ref:

@@ -23,7 +23,9 @@ from lockstep.record.console import wide_console
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
-    from lockstep.machine_code import Comparison, Target, Tree
+    from lockstep.machine_code.differences.compare import Comparison
+    from lockstep.machine_code.targets import Target
+    from lockstep.suite.commit_sources import Tree
 
 
 def add_diff(actions: Any) -> argparse.ArgumentParser:
@@ -80,7 +82,7 @@ def _run_pair(
     args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
 ) -> tuple[int, Sequence[Comparison]]:
     """Compare two commits or two toolchains; return the exit status and a comparison for each target."""
-    from lockstep.machine_code import compare
+    from lockstep.machine_code.differences.compare import compare
     from lockstep.machine_code.differences.report import diff_lines
 
     if not args.toolchain:
@@ -129,7 +131,7 @@ def _status(comparisons: Sequence[Comparison], base: str, args: argparse.Namespa
 
 
 def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
-    from lockstep.machine_code.commit_sources import sources
+    from lockstep.suite.commit_sources import sources
 
     if not args.toolchain:
         base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head or "."))

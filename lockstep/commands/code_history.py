@@ -16,7 +16,7 @@ from lockstep.processes.toolchain import toolchain_of
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
-    from lockstep.machine_code import Target
+    from lockstep.machine_code.targets import Target
 
 #: Folder of the packages under test, names of these packages, and names of further packages that they may call.
 Packages = tuple[Path, Sequence[str]]
@@ -55,11 +55,11 @@ def run_history(
         result_file,
         write_exact,
     )
-    from lockstep.machine_code import TracingFailed
-    from lockstep.machine_code.commit_sources import sources
     from lockstep.machine_code.compiled_tree import Reader
     from lockstep.machine_code.differences.report import used_by
+    from lockstep.machine_code.worker_session import TracingFailed
     from lockstep.record.provenance import harness_commit
+    from lockstep.suite.commit_sources import sources
 
     folder = Path(conf.results_dir)
     commits = list(_spread(_commits(args.range, packages), args.most))
@@ -104,7 +104,7 @@ def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
     Raises:
         RefError: git does not know the range.
     """
-    from lockstep.machine_code.commit_sources import RefError
+    from lockstep.suite.commit_sources import RefError
 
     root, names = packages
     try:

@@ -28,13 +28,13 @@ from lockstep.gate.report.terminal import show
 from lockstep.gate.request import Request
 from lockstep.gate.run import run
 from lockstep.gate.versions import prefix_of
-from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.exit_status import BROKEN, USAGE
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.processes.toolchain import ToolchainError
 from lockstep.processes.toolchain.release import Release
 from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
+from lockstep.suite.commit_sources import WORKING_TREE, RefError
 from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.selection import match_labels, pick_suites

@@ -17,7 +17,6 @@ from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
 from lockstep.gate.model import is_release
 from lockstep.gate.versions import version
-from lockstep.machine_code.commit_sources import WORKING_TREE, RefError
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.toolchain import UnknownToolchain
@@ -30,6 +29,7 @@ from lockstep.scripts.gate_script import SILENCE_S, Asked, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import NoScript, Project
 from lockstep.scripts.record_history import record_history
+from lockstep.suite.commit_sources import WORKING_TREE, RefError
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.thresholds import FILE, read_thresholds
 from lockstep.timing.tuners.choices import NAME as TUNED

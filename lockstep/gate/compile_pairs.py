@@ -23,7 +23,8 @@ from lockstep.gate.model import GroupRequest, SeriesKey, Verdict
 from lockstep.gate.sequential_decision import Test
 from lockstep.machine_code.compile_time import CompileClock, Kernels
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import TracingFailed, Tree
+from lockstep.machine_code.worker_session import TracingFailed
+from lockstep.suite.commit_sources import Tree
 
 #: Number of compilations of a kernel on each side of a pair; the fastest counts.
 REPEATS = 2

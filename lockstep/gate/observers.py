@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from lockstep.gate.model import Group
 from lockstep.gate.worker_client import GateWorker, Setup
-from lockstep.machine_code import CaseKey
+from lockstep.machine_code.model import CaseKey
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.same_work.work import Observed
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lockstep.gate.model import COMPILE, DETERMINISTIC, ERROR, SeriesKey
-from lockstep.machine_code import CaseKey, Tree
-from lockstep.machine_code.family_files import same_files
+from lockstep.machine_code.model import CaseKey
 from lockstep.same_work.work import Observed
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.definition import Suite
+from lockstep.suite.family_files import same_files
 
 #: Quantities that depend on what the host does as well. Equal work on the GPU says nothing about them, because other
 #: Python may launch the same kernels outside a graph, or prepare their inputs with other values.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.gate.model import is_release
-from lockstep.machine_code import Tree
-from lockstep.machine_code.commit_sources import WORKING_TREE, sources
 from lockstep.processes.git import Git
 from lockstep.processes.toolchain.release import release_of
+from lockstep.suite.commit_sources import WORKING_TREE, Tree, sources
 from lockstep.suite.missing_files import TREE_PREFIX
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import Session, Tree
+from lockstep.machine_code.worker_session import Session
+from lockstep.suite.commit_sources import Tree
 
 #: Number of times that each kernel is compiled.
 REPEATS = 3

@@ -14,13 +14,14 @@ from pathlib import Path
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.cache import Cache
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
-from lockstep.machine_code.family_files import definition_files, digest, family_files
-from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, case_code_from, kernel_code_from
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import Session, TracingFailed, Tree
+from lockstep.machine_code.worker_session import Session, TracingFailed
 from lockstep.processes.toolchain import Toolchain
-from lockstep.processes.worker import spelled
+from lockstep.processes.worker import spelled, typed
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.definition import Suite
+from lockstep.suite.family_files import definition_files, digest, family_files
 
 Say = Callable[[str], None]
 
@@ -116,9 +117,9 @@ class Reader(Session):
         key = f"compiler {digest(spelled(self.target), self._surroundings)}"
         if key not in (cached := self._cache.get([key])):
             answer = self.request("describing the compiler of", "described", describe={})
-            cached = {key: {"versions": answer["versions"], "options": answer["options"]}}
+            cached = {key: answer}
             self._cache.put(cached)
-        return CompilerFacts(**cached[key])
+        return typed(CompilerFacts, cached[key])
 
     def cached(self) -> dict[CaseKey, CaseCode]:
         """Return the code of the cases that the cache holds, with the cached machine code of their kernels."""
@@ -159,7 +160,7 @@ class Reader(Session):
                 self.trace(sorted(users), self._cases)
             answer = self.request("compiling", "built", build=missing)
             self._cache.put({row["identity"]: row for row in answer["kernels"]})
-            known |= {row["identity"]: kernel_code_from(row) for row in answer["kernels"]}
+            known |= {row["identity"]: typed(KernelCode, row) for row in answer["kernels"]}
         return _completed(codes, known)
 
     def _key(self, suite: Suite) -> str:
@@ -174,14 +175,14 @@ class Reader(Session):
         """Return the code of cases that the cache holds, and the suites whose cases it lacks."""
         known = self._cache.get(self._keys.values())
         codes = {
-            CaseKey(name, *labels): case_code_from(row)
+            CaseKey(name, *labels): typed(CaseCode, row)
             for name, key in self._keys.items()
             for *labels, row in known.get(key, ())
         }
         return codes, [name for name, key in self._keys.items() if key not in known]
 
     def _cached_kernels(self, identities: Iterable[str]) -> dict[str, KernelCode]:
-        return {identity: kernel_code_from(row) for identity, row in self._cache.get(identities).items()}
+        return {identity: typed(KernelCode, row) for identity, row in self._cache.get(identities).items()}
 
 
 def _named_variables(texts: Iterable[bytes]) -> str:

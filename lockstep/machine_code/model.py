@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class CaseKey(NamedTuple):
@@ -161,20 +161,6 @@ class CaseCode:
                 kernel.same_as(other_kernel) for kernel, other_kernel in zip(self.kernels, other.kernels, strict=True)
             )
         )
-
-
-def case_code_from(row: Mapping[str, Any]) -> CaseCode:
-    """Return a case's code from a mapping that ``dataclasses.asdict`` made."""
-    kernels = tuple(kernel_code_from(kernel) for kernel in row["kernels"])
-    call = Call(*row["call"]) if row["call"] is not None else None
-    obstacles = tuple(Obstacle(*each) for each in row["obstacles"])
-    return CaseCode(**{**row, "kernels": kernels, "host": tuple(row["host"]), "call": call, "obstacles": obstacles})
-
-
-def kernel_code_from(row: Mapping[str, Any]) -> KernelCode:
-    """Return a kernel's code from a mapping that ``dataclasses.asdict`` made."""
-    machine = row["machine"]
-    return KernelCode(**{**row, "machine": MachineCode(**machine) if machine else None})
 
 
 def _digest(text: str) -> str:

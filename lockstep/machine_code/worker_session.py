@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
-from lockstep.machine_code.model import CaseCode, CaseKey, case_code_from, kernel_code_from
+from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.machine_code.targets import Target
-from lockstep.processes.toolchain import INSTALLED, Toolchain
+from lockstep.processes.toolchain import INSTALLED
 from lockstep.processes.watched_worker import Watched, WorkerDied
-from lockstep.processes.worker import spelled
+from lockstep.processes.worker import spelled, typed
+from lockstep.suite.commit_sources import Tree
 
 #: Seconds without an event after which a worker counts as hung. Compiling a batch of kernels takes less time.
 SILENCE_S = 300.0
@@ -24,25 +25,6 @@ WAIT_S = 2.0
 
 class TracingFailed(RuntimeError):
     """The worker process that traces a tree does not start or dies; the message ends with the last line it printed."""
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The sources of the packages under test.
-
-    Attributes:
-        name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
-    """
-
-    name: str
-    root: Path
-    packages: tuple[str, ...]
-    toolchain: Toolchain = INSTALLED
-
-    @property
-    def label(self) -> str:
-        """Return the tree's name, and its toolchain unless that is the installed one: "HEAD with triton==3.6.0"."""
-        return self.name if self.toolchain == INSTALLED else f"{self.name} with {self.toolchain.name}"
 
 
 @dataclass(frozen=True)
@@ -97,10 +79,10 @@ class Session:
                     raise
                 self._skip[died.variant] = f"cannot be followed without a GPU ({died.how})"
         self._traced.update(names)
-        kernels = {row["identity"]: kernel_code_from(row) for row in event["kernels"]}
+        kernels = {row["identity"]: typed(KernelCode, row) for row in event["kernels"]}
         return {
             CaseKey(*key): replace(
-                case_code_from(row),
+                typed(CaseCode, row),
                 kernels=tuple(replace(kernels[identity], configuration=text) for identity, text in launches),
             )
             for key, launches, row in event["cases"]

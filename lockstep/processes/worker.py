@@ -8,6 +8,7 @@ which step was running. Output of kernels and compilers goes to the parent's log
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from lockstep.processes.end_with_parent import end_with_parent
 from lockstep.processes.exit_status import CONTEXT_LOST
@@ -39,7 +40,7 @@ def read_as(kind: type[T], word: str) -> T:
 
 
 def typed(kind: type[T], value: Any) -> T:
-    """Return the dataclass of this kind whose ``asdict`` was sent as JSON. Unknown fields are ignored."""
+    """Return the dataclass of this kind whose ``asdict`` is this value of JSON. Unknown fields are ignored."""
     message: T = _read(kind, value)
     return message
 
@@ -50,14 +51,20 @@ def _read(hint: Any, value: Any) -> Any:
     if value is None or get_origin(hint) is UnionType:
         return value if value is None else _read(parts[0], value)
     if is_dataclass(hint):
-        kind, hints = cast(Any, hint), get_type_hints(hint)
+        kind: Any = hint
+        hints = _hints(kind)
         return kind(**{name: _read(hints[name], part) for name, part in value.items() if name in hints})
+    if isinstance(hint, type) and issubclass(hint, tuple):  # a NamedTuple
+        return hint(*map(_read, _hints(hint).values(), value))
     if get_origin(hint) is tuple:
         each = parts[:1] * len(value) if parts[1:] == (...,) else parts
         return tuple(_read(one, part) for one, part in zip(each, value, strict=True))
     if get_origin(hint) is Mapping:
         return {name: _read(parts[1], part) for name, part in value.items()}
     return Path(value) if hint is Path else value
+
+
+_hints = functools.cache(get_type_hints)
 
 
 class WorkerProcess:

@@ -13,11 +13,11 @@ from lockstep.gate.model import UNREACHED, SeriesKey, Verdict, is_release
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import Version, version
-from lockstep.machine_code.family_files import same_packages
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.plan import BASE, HEAD, Plan, Side
 from lockstep.scripts.project import Project
 from lockstep.scripts.release_pair import APART, LEAST, PairedRun
+from lockstep.suite.family_files import same_packages
 
 #: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
 SILENCE_S = 120.0

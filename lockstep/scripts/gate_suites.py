@@ -10,8 +10,11 @@ from dataclasses import replace
 from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request, unfit_machine
-from lockstep.machine_code import CaseKey, Comparison, Target, TracingFailed, Tree, compare
+from lockstep.machine_code.differences.compare import Comparison, compare
 from lockstep.machine_code.differences.report import in_short
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
+from lockstep.machine_code.worker_session import TracingFailed
 from lockstep.processes.toolchain import Toolchain
 from lockstep.processes.toolchain.release import Release
 from lockstep.processes.worker import spelled
@@ -19,6 +22,7 @@ from lockstep.record.provenance import Host, ask_host
 from lockstep.scripts.gate_script import Asked, gate_script
 from lockstep.scripts.plan import SUITE_SCRIPT, Plan, SuitePoints
 from lockstep.scripts.project import Project
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.evaluate import skip_reason
 

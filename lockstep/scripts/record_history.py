@@ -18,7 +18,6 @@ from asv.util import write_json
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.gate.versions import version
-from lockstep.machine_code.commit_sources import RefError
 from lockstep.processes.git import Git, GitError
 from lockstep.record.file import SUFFIX, read_records, write_records
 from lockstep.record.model import Provenance, Record
@@ -28,6 +27,7 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import Project
+from lockstep.suite.commit_sources import RefError
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.timing.tuners.choices import NAME as TUNED
 

@@ -10,11 +10,11 @@ from lockstep.asv.copy_numbers import Timed
 from lockstep.asv.recorder import Recorder, Target
 from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerSpec
-from lockstep.machine_code.family_files import sources_digest
 from lockstep.record.file import read_records
 from lockstep.record.model import Estimate, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
+from lockstep.suite.family_files import sources_digest
 
 HOST = {"device": "cuda", "capability": "9.0", "sm_count": "132", "gpu_uuid": "GPU-1", "torch": "2.11"}
 CASES = ("M=2,K=1024,N=512", "M=3,K=1024,N=512")

@@ -13,8 +13,9 @@ from lockstep.gate.model import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
 from lockstep.machine_code.compile_time import CompileClock
-from lockstep.machine_code.worker_session import TracingFailed, Tree
+from lockstep.machine_code.worker_session import TracingFailed
 from lockstep.record.model import Estimate
+from lockstep.suite.commit_sources import Tree
 
 CASE = "M=2,K=1024,N=512"
 

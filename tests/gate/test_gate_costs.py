@@ -18,7 +18,7 @@ from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.model import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import Unchanged
-from lockstep.machine_code import CaseKey
+from lockstep.machine_code.model import CaseKey
 from lockstep.record.model import Estimate
 from lockstep.same_work.work import Observed
 from lockstep.timing.costs.host_time import NO_HOST

@@ -6,7 +6,7 @@ from lockstep.gate.import_facts import Imports
 from lockstep.gate.judge import Judge
 from lockstep.gate.model import SeriesKey, SideFacts, Verdict
 from lockstep.gate.unchanged import Unchanged
-from lockstep.machine_code import CaseKey
+from lockstep.machine_code.model import CaseKey
 from lockstep.record.model import Estimate
 from lockstep.same_work.work import Observed
 from lockstep.suite.thresholds import Thresholds

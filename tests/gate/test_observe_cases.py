@@ -11,7 +11,7 @@ from lockstep.gate.model import Group, SeriesKey
 from lockstep.gate.observers import Observers
 from lockstep.gate.unchanged import Unchanged
 from lockstep.gate.worker_client import Setup
-from lockstep.machine_code import CaseKey
+from lockstep.machine_code.model import CaseKey
 
 KERNELS = """
     import os

@@ -12,9 +12,9 @@ from lockstep.gate.model import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
 from lockstep.gate.unchanged import compare_sources
 from lockstep.gate.worker_client import GateWorker, Setup
-from lockstep.machine_code import Tree
-from lockstep.machine_code.family_files import definition_packages
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
+from lockstep.suite.family_files import definition_packages
 from lockstep.suite.variants import NotInCommit, load_family
 
 SUITE = """

@@ -7,8 +7,11 @@ import pytest
 from planted import lay_out
 
 from lockstep.gate.unchanged import compare_sources
-from lockstep.machine_code import CaseKey, Target, Tree, compare
 from lockstep.machine_code.cache import Cache
+from lockstep.machine_code.differences.compare import compare
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 
 SUITE = """

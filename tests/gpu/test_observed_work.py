@@ -246,9 +246,10 @@ def figures(count: int, folder: Path) -> dict[str, object]:
 
 def of_repository(families: list[str], seconds: float, folder: Path) -> dict[str, object]:
     """Observe families of this repository against a copy of themselves with comments, for some seconds."""
-    from lockstep.machine_code import Target, Tree
     from lockstep.machine_code.compiled_tree import compile_ahead
+    from lockstep.machine_code.targets import Target
     from lockstep.record.provenance import host_facts
+    from lockstep.suite.commit_sources import Tree
     from lockstep.suite.discovery import load_suites
 
     home = Path(__file__).parents[2]

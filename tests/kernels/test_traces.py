@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.machine_code.family_files import family_files
 from lockstep.suite.discovery import load_suites
+from lockstep.suite.family_files import family_files
 
 ROOT = Path(__file__).parents[2]
 

@@ -78,7 +78,8 @@ def run(tmp_path, monkeypatch):
 
 def test_the_worker_knows_the_code_that_was_compiled_ahead_for_its_gpu(run):
     precompiled = """
-        from lockstep.machine_code import Target, Tree
+        from lockstep.machine_code.targets import Target
+        from lockstep.suite.commit_sources import Tree
         from lockstep.machine_code.compiled_tree import compile_ahead
         from lockstep.suite.discovery import load_suites
         target = Target.of_host(HOST | {"sm_count": SM})

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.machine_code import CaseCode, CaseKey, Comparison, KernelCode, MachineCode, Target, differences
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts, compiler_differences
-from lockstep.machine_code.differences.difference_sentences import differing
+from lockstep.machine_code.differences.compare import Comparison
+from lockstep.machine_code.differences.difference_sentences import differences, differing
 from lockstep.machine_code.differences.report import diff_lines, in_short
-from lockstep.machine_code.model import Call
+from lockstep.machine_code.model import Call, CaseCode, CaseKey, KernelCode, MachineCode
+from lockstep.machine_code.targets import Target
 
 KEY, OTHER = CaseKey("linear", "tile", "M=1"), CaseKey("linear", "tile", "M=2")
 MACHINE = MachineCode("f0", 168, 0, 1024, {"HGMMA": 4, "all": 100}, 2, "registers")

@@ -14,14 +14,16 @@ from project import make_project
 from rooms import room_of
 from worker_processes import wait_until, worker_processes
 
-from lockstep.machine_code import CaseKey, Comparison, Target, Tree, codes_of, compare
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.commit_sources import RefError, sources
-from lockstep.machine_code.compiled_tree import cached_codes
+from lockstep.machine_code.compiled_tree import cached_codes, codes_of
+from lockstep.machine_code.differences.compare import Comparison, compare
 from lockstep.machine_code.differences.report import diff_lines
 from lockstep.machine_code.exact_quantities import exact_quantities
-from lockstep.machine_code.family_files import family_files
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
+from lockstep.suite.commit_sources import RefError, Tree, sources
 from lockstep.suite.discovery import load_suites
+from lockstep.suite.family_files import family_files
 
 SM90 = Target.parse("sm_90")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lockstep.machine_code import CaseCode, CaseKey
+from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.observed import Observer
 
 #: The repository and its tests.
@@ -26,7 +26,7 @@ PROGRAM = """
     import triton.language as tl
 
     from compiling import intercept
-    from lockstep.machine_code import CaseCode, CaseKey, KernelCode, MachineCode
+    from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, MachineCode
     from lockstep.machine_code.compiling.cubin import mixes, registers_and_stack
     from lockstep.machine_code.observed import Observer
 

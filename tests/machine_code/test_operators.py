@@ -5,7 +5,11 @@ import textwrap
 import pytest
 from rooms import room_of
 
-from lockstep.machine_code import CaseKey, Target, Tree, codes_of, compare
+from lockstep.machine_code.compiled_tree import codes_of
+from lockstep.machine_code.differences.compare import compare
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 
 SM90 = Target.parse("sm_90")

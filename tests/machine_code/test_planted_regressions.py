@@ -17,9 +17,11 @@ import pytest
 from rooms import room_of
 
 from lockstep.detect.exact_changes import determinism_changes, error_changes, exact_changes, positive
-from lockstep.machine_code import Target, Tree, compare
+from lockstep.machine_code.differences.compare import compare
 from lockstep.machine_code.exact_quantities import exact_quantities
+from lockstep.machine_code.targets import Target
 from lockstep.record.quantity import EXACT
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.variants import Family
 from lockstep.timing.checks.check import Checker

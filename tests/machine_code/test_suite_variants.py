@@ -5,7 +5,10 @@ import textwrap
 
 import pytest
 
-from lockstep.machine_code import CaseKey, Target, Tree, compare
+from lockstep.machine_code.differences.compare import compare
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 
 SUITE = """

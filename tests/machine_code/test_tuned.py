@@ -13,12 +13,16 @@ from exact import FACTS
 from rooms import room_of
 
 from lockstep.asv.exact_results import chosen_configurations, write_exact
-from lockstep.machine_code import CaseKey, Target, Tree, codes_of, compare
+from lockstep.machine_code.compiled_tree import codes_of
+from lockstep.machine_code.differences.compare import compare
 from lockstep.machine_code.differences.report import diff_lines, obstacle_lines
 from lockstep.machine_code.exact_quantities import exact_quantities, quantity_ranges, why_unknown
+from lockstep.machine_code.model import CaseKey
+from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED
 from lockstep.record.file import SUFFIX, write_records
 from lockstep.record.model import Estimate, Provenance, Record
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 
 SM90 = Target.parse("sm_90")

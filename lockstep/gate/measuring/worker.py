@@ -30,8 +30,8 @@ def main() -> int:
     load_torch()
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
-    from lockstep.machine_code.family_files import definition_packages
     from lockstep.suite.discovery import load_suites
+    from lockstep.suite.family_files import definition_packages
 
     suites = load_suites(setup.benchmark_dir)
     with_adapters = [suites[name] for name in setup.suites if suites[name].adapters]

@@ -17,11 +17,11 @@ from lockstep.machine_code.compiled_tree import Reader, Say
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.differences.difference_sentences import CodeChange, differences, differing
 from lockstep.machine_code.exact_quantities import QuantityChange, exact_quantities, quantity_changes
-from lockstep.machine_code.family_files import same_files
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
-from lockstep.machine_code.worker_session import Tree
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.definition import Suite
+from lockstep.suite.family_files import same_files
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lockstep.machine_code.family_files import named_files
 from lockstep.machine_code.model import Obstacle
+from lockstep.suite.family_files import named_files
 
 Frames = Sequence[tuple[FrameType, int]]
 

@@ -3,7 +3,7 @@
 import pytest
 from made_suites import make_suite
 
-from lockstep.machine_code.family_files import digest, family_files, same_files
+from lockstep.suite.family_files import digest, family_files, same_files
 
 FILES = {
     "toy/__init__.py": "",

@@ -15,7 +15,7 @@ from made_suites import ONE, make_suite
 from planted import Planted, answers, lay_out, planted
 
 from lockstep.gate.unchanged import compare_sources
-from lockstep.machine_code import Tree
+from lockstep.suite.commit_sources import Tree
 from lockstep.suite.discovery import load_suites
 
 EXAMPLES = int(os.environ.get("LOCKSTEP_FILE_EXAMPLES", "60"))

@@ -7,10 +7,11 @@ import io
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.machine_code.worker_session import Tree
 from lockstep.processes.git import Git, GitError
+from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.suite.missing_files import TREE_PREFIX
 
 #: Name of the working tree in place of a commit.
@@ -19,6 +20,25 @@ WORKING_TREE = "."
 
 class RefError(ValueError):
     """The sources of a commit cannot be provided: git knows no such commit, or its files lead out of the tree."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The sources of the packages under test.
+
+    Attributes:
+        name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
+    """
+
+    name: str
+    root: Path
+    packages: tuple[str, ...]
+    toolchain: Toolchain = INSTALLED
+
+    @property
+    def label(self) -> str:
+        """Return the tree's name, and its toolchain unless that is the installed one: "HEAD with triton==3.6.0"."""
+        return self.name if self.toolchain == INSTALLED else f"{self.name} with {self.toolchain.name}"
 
 
 @contextlib.contextmanager
