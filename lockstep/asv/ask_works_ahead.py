@@ -39,11 +39,7 @@ def without_records(commits: Sequence[str], folder: Path, environment: str) -> l
 
 @dataclass
 class Scouts:
-    """Processes that ask for the work of commits.
-
-    Args:
-        spec: what a worker needs; its checkout is replaced.
-    """
+    """Processes that ask for the work of commits; ``spec`` is what a worker needs, with the checkout replaced."""
 
     spec: WorkerSpec
     repository: Path

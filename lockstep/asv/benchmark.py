@@ -52,20 +52,12 @@ class LockstepBenchmark(Benchmark):  # type: ignore[misc]  # asv has no types
         self._suite = suite
 
     def run(self, variant: str, case: str, l2: str) -> dict[str, Any]:
-        """Refuse to measure: under the environment ``lockstep`` the worker of the commit answers in its place.
-
-        Raises:
-            RuntimeError: always.
-        """
+        """Raise ``RuntimeError``: under the environment ``lockstep`` the commit's worker answers in its place."""
         raise RuntimeError('suites need "environment_type": "lockstep" in asv.conf.json; `lockstep measure` needs none')
 
 
 def series_of(suite: Suite, quantity: str) -> Callable[..., None]:
-    """Return a function with the attributes that asv reads of a benchmark: parameters, version and source.
-
-    Args:
-        quantity: "latency", "speedup" or a cost.
-    """
+    """Return a function with what asv reads of a benchmark (parameters, version, source) of a latency or cost."""
 
     def series(variant: str, case: str, l2: str) -> None:
         raise RuntimeError("a suite's benchmark must not be called; asv's benchmark type of Lockstep measures it")

@@ -65,11 +65,7 @@ class CommitWorker:
 
     @property
     def host(self) -> Mapping[str, str]:
-        """Return facts of the machine from the worker.
-
-        Raises:
-            WorkerDied: the worker does not start.
-        """
+        """Return facts of the machine from the worker; ``WorkerDied`` if it does not start."""
         return self._up().host
 
     def measure(

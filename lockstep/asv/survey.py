@@ -62,11 +62,7 @@ class Survey:
         return [case for case, planned in self.plan.items() if not planned.covered(case, self.found[case])]
 
     def look(self, works: Callable[[str, str, Sequence[str]], Mapping[str, str]]) -> None:
-        """Ask for the work of each open case, and find what it repeats.
-
-        Args:
-            works: returns the digest of the work of each variant and of the baseline.
-        """
+        """Ask ``works`` for the digests of each open case's variants and baseline, and find what the case repeats."""
         cases = self.open()
         for suite, label, _ in cases:
             if (suite, label) not in self.works:

@@ -24,11 +24,8 @@ def undiscovered(folder: Path) -> dict[str, Any]:
 def keep(folder: Path, entries: Mapping[str, Any]) -> None:
     """Add to ``benchmarks.json`` the benchmarks that asv dropped when it wrote the file anew.
 
-    The benchmark of a cost gets the parameters and the version that the latency of its suite has now.
-
-    Args:
-        folder: folder of the results, with the table.
-        entries: result of ``undiscovered`` before asv wrote the table.
+    The benchmark of a cost gets the parameters and the version that the latency of its suite has now. ``entries``:
+    result of ``undiscovered`` before asv wrote the table in ``folder``.
     """
     table = read_table(folder)
     exact = {name: entry for name, entry in entries.items() if entry["type"] == EXACT_TYPE}

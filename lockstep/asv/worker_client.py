@@ -55,11 +55,7 @@ class Worker(Watched):
     """
 
     def __init__(self, spec: WorkerSpec, silence_s: float) -> None:
-        """Start the worker and wait until it is ready.
-
-        Raises:
-            WorkerDied: the worker did not start; ``how`` ends with the last line that the worker printed.
-        """
+        """Start the worker, and wait until it is ready. ``WorkerDied``: ``how`` ends with the last line it printed."""
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": spec.gpu} if spec.gpu else {})}
         super().__init__(
             "lockstep.asv.worker",

@@ -53,11 +53,9 @@ def compare_commit(
 ) -> CommitComparison:
     """Compare every series of a commit with the newest of the 20 previous commits that measured the same suite.
 
-    The previous commits of a commit apart are those of the line up to the fork point.
-
-    Args:
-        commit: full hash; an unknown hash gives an empty comparison.
-        findings: the detector's findings for this machine, with the noise of each series; ``None`` if unknown.
+    The previous commits of a commit apart are those of the line up to the fork point. ``commit`` is a full hash; an
+    unknown one gives an empty comparison. ``findings``, the detector's with the noise of each series, are ``None`` if
+    unknown.
     """
     commits = results.commits(machine)
     rows = rows_at(results, machine, commit)

@@ -20,12 +20,9 @@ _FAILED, _NEW, _UNSURE, _NOT_MEASURED = map(LOUDEST.index, ("failed", "new", "un
 def not_measured(differences: Differences, first: int, newest: int) -> Differences:
     """Return the differences with the verdict "not measured" for series without a point after the commit ``first``.
 
-    Otherwise, if the newest point of a series is at that commit, the point would be compared with itself and
-    give "same". The verdict "failed" stays.
-
-    Args:
-        first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
-        newest: the position of the machine's newest commit.
+    Otherwise, if the newest point of a series is at that commit, the point would be compared with itself and give
+    "same". The verdict "failed" stays. ``first``, with which the rows are compared, and ``newest`` are positions among
+    the machine's commits.
     """
     place = differences.rows.columns["commit"]
     ended = (differences.verdict != _FAILED) & ((place < first) | ((place == first) & (first < newest)))
@@ -49,10 +46,8 @@ def not_new(
     """Return the differences with the verdict "unsure" instead of "new" for series that are not new.
 
     Such a series has no number at the commit ``first``, but a number of the same benchmark version before that commit.
-
-    Args:
-        first: the position of the earlier commit, with which the rows are compared, among the machine's commits.
-        searched: mask of the rows for which an earlier number may be searched; ``None`` for the rows after ``first``.
+    ``first`` is a position among the machine's commits. An earlier number is searched for the rows of the mask
+    ``searched``, by default those after ``first``.
     """
     rows = differences.rows
     if searched is None:

@@ -60,11 +60,7 @@ def rows_over(
     keys: Iterable[SeriesKey],
     quantities: Collection[str] | None = None,
 ) -> RowTable:
-    """Return all rows of the series with these keys, ordered by series and then from old to new.
-
-    Args:
-        quantities: the names of the quantities to read, without texts and other facts; ``None`` for all columns.
-    """
+    """Return all rows of these series, old to new; only ``quantities``, without texts and facts, unless ``None``."""
     names = SHARED if quantities is None else [COLUMN_OF[name] for name in quantities if name in COLUMN_OF]
     series = results.keys(machine).series_of(keys)
     return rows_of(results, machine, results.columns(machine, names, series=series))

@@ -60,11 +60,7 @@ class CompilePairs:
         self._trials: dict[_Compared, Trial] = {}
 
     def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
-        """Yield the verdict on the compile time of each case of a group; undecided cases are unsure at the deadline.
-
-        Args:
-            host: facts of the machine; kernels are compiled for its GPU.
-        """
+        """Yield the verdict on each case's compile time on ``host``'s GPU; unsure if undecided at the deadline."""
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
         deadline, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
         keys = request.group.cases()

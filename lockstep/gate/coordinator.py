@@ -13,11 +13,7 @@ from lockstep.processes.watched_worker import Culprits, WorkerDied
 
 
 class Coordinator:
-    """Measures cases in a worker, and starts a new worker when one dies.
-
-    Attributes:
-        machine: facts of the machine, with its clock state.
-    """
+    """Measures cases in a worker, and starts a new one when it dies. ``machine``: its facts, with the clock state."""
 
     def __init__(self, setup: Setup, silence_s: float, say: Callable[[str], None]) -> None:
         self.machine: dict[str, str] = {}
@@ -30,11 +26,7 @@ class Coordinator:
         self._culprits = Culprits()
 
     def start(self) -> Imports:
-        """Import both versions, and return the results.
-
-        Raises:
-            WorkerDied: no worker starts, and the cause is not the import of a suite.
-        """
+        """Import both versions; return the results. ``WorkerDied``: no worker starts, and no suite's import is why."""
         worker = self._ready()
         self.machine = {**worker.host, "clock_state": worker.clock_state}
         return Imports(worker.imported, self._skipped, self._conflicts(worker))

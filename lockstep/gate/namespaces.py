@@ -117,11 +117,7 @@ class Sides:
         return family
 
     def relative(self, side: str, file: str) -> Path:
-        """Return a file's path relative to the tree of base or head (``side``).
-
-        Raises:
-            ValueError: the file is not in that tree.
-        """
+        """Return a file's path relative to the tree of base or head (``side``); ``ValueError`` if it is not in it."""
         return Path(file).resolve().relative_to(self.roots[side])
 
     def _anew(self, suite: Suite) -> Suite:

@@ -12,11 +12,7 @@ from lockstep.suite.thresholds import Thresholds
 
 
 def unfit_machine(machine: Mapping[str, str], need_gpu: bool, need_lock: bool) -> str:
-    """Return why a machine may give no verdict; "" if it may.
-
-    Args:
-        machine: the facts about the machine, with ``device`` and ``clock_state``.
-    """
+    """Return why a machine, whose facts include ``device`` and ``clock_state``, may give no verdict; "" if it may."""
     if need_gpu and machine["device"] == "cpu":
         return "there is no GPU, and --require-gpu asks for one"
     clocks = machine["clock_state"]

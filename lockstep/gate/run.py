@@ -192,11 +192,7 @@ def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -
 
 @contextlib.contextmanager
 def _locked(target: ClockTarget | None) -> Iterator[None]:
-    """Lock the clocks during the block, and reset them however the block ends.
-
-    Raises:
-        NoGpu, Refused: there is no GPU, or its clocks cannot be locked.
-    """
+    """Lock the clocks during the block, and reset them however it ends; ``NoGpu`` or ``Refused`` if that fails."""
     if target is None:
         yield
         return

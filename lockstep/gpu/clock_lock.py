@@ -59,10 +59,8 @@ def locked(
 
     The clocks are reset at the end of the block and on an exception. In the main thread, where Python runs signal
     handlers, they are also reset on SIGINT, SIGTERM and SIGHUP before the signal has its previous effect. If an earlier
-    call of ``lock`` left the same clocks locked, this lock is verified, used and left in place.
-
-    Raises:
-        ClocksHeld: as ``lock``; also if an earlier call of ``lock`` left other clocks locked.
+    call of ``lock`` left the same clocks locked, this lock is verified, used and left in place. Other clocks, left
+    locked by such a call, raise ``ClocksHeld``.
     """
     record = read_record(gpu.uuid)
     if record is not None and record.kept:

@@ -76,11 +76,7 @@ class LockRecord:
         return f"locked to {clock} at {when} and left behind by process {self.pid}, which is gone"
 
     def write(self) -> None:
-        """Create the file of the lock record atomically.
-
-        Raises:
-            ClocksHeld: another process has just written a record.
-        """
+        """Create the file of the lock record atomically; ``ClocksHeld`` if another process has just written one."""
         path = record_path(self.uuid)
         written = self._write_temporary(path)
         try:
@@ -115,11 +111,7 @@ def record_path(uuid: str) -> Path:
 
 
 def read_record(uuid: str) -> LockRecord | None:
-    """Return the lock recorded for this GPU since the last boot, or ``None``.
-
-    Raises:
-        ValueError: the file is not a record.
-    """
+    """Return this GPU's lock recorded since the last boot, or ``None``; ``ValueError`` if the file is not a record."""
     path = record_path(uuid)
     try:
         record = LockRecord(**json.loads(path.read_text(encoding="utf-8")))

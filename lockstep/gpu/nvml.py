@@ -109,10 +109,8 @@ class Gpu:
     def open(cls, which: int | str = 0) -> Gpu:
         """Open a GPU by NVML index (3 or "3"), by NVML's UUID, or by torch's UUID, which lacks the prefix "GPU-".
 
-        Torch's UUID is ``str(torch.cuda.get_device_properties(device).uuid)``.
-
-        Raises:
-            NoGpu: there is no driver, or no such GPU.
+        Torch's UUID is ``str(torch.cuda.get_device_properties(device).uuid)``. ``NoGpu``: there is no driver, or no
+        such GPU.
         """
         count = _start()
         try:
@@ -189,10 +187,7 @@ class Gpu:
 
         The clock may still differ after NVML reports success, so verify it. "base" sets both ends to the TDP limit
         (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench does the same). nvidia-smi has no option for "base",
-        so sudo cannot set it.
-
-        Raises:
-            Refused: the driver refused.
+        so sudo cannot set it. ``Refused``: the driver refused.
         """
         mhz = pynvml.NVML_CLOCK_LIMIT_ID_TDP if target == "base" else target
         sudo = () if target == "base" else (f"-lgc {mhz},{mhz}", "-rgc")
@@ -264,11 +259,7 @@ def find_gpu(which: int | str = 0) -> Gpu | None:
 
 
 def all_gpus() -> tuple[Gpu, ...]:
-    """Return every GPU of this machine in NVML's order, at least one.
-
-    Raises:
-        NoGpu: there is no driver or no GPU.
-    """
+    """Return every GPU of this machine in NVML's order; ``NoGpu`` if there is no driver or no GPU."""
     return tuple(Gpu.open(index) for index in range(_start()))
 
 

@@ -29,11 +29,8 @@ _COLUMNS = ["result", "params", "version", "started_at", "duration", *(f"stats_{
 def write_run(folder: Path, run: ForeignRun, tool: str) -> None:
     """Write a run as asv's result file of its machine and commit, with the tables that asv needs beside it.
 
-    asv's environment is named after the tool. A benchmark with cases has one parameter, ``case``.
-
-    Args:
-        folder: folder of results without a file of this machine and commit.
-        run: with a commit, both times and a machine.
+    asv's environment is named after the tool. A benchmark with cases has one parameter, ``case``. ``folder`` has no
+    file of this machine and commit yet; ``run`` has a commit, both times and a machine.
     """
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), **run.facts, "machine": run.machine}
     of_benchmark: dict[str, dict[str, Number]] = defaultdict(dict)

@@ -85,11 +85,7 @@ def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping
 
 
 class Reader(Session):
-    """Returns the code that the cases of one tree run, from the cache, else from the session's process.
-
-    Attributes:
-        key: digest of everything that decides the code of the cases.
-    """
+    """Returns the code of a tree's cases, from the cache or a process. ``key`` is a digest of all that decides it."""
 
     def __init__(
         self,

@@ -22,10 +22,8 @@ def exact_quantities(code: CaseCode) -> dict[str, int]:
 def quantity_ranges(code: CaseCode, chosen: Mapping[str, str] | None = None) -> dict[str, tuple[int, int]]:
     """Return the lowest and highest value of each exact quantity over the configurations of tuned kernels.
 
-    Configurations that do not compile, or of which no block fits on a multiprocessor, cannot be chosen.
-
-    Args:
-        chosen: the configuration that a tuner chose on a GPU by kernel, as records name it (``Record.chosen``).
+    Configurations that do not compile, or of which no block fits on a multiprocessor, cannot be chosen. ``chosen``: the
+    configuration that a tuner chose on a GPU, by kernel, as records name it (``Record.chosen``).
     """
     call = code.call
     if call is None:
@@ -78,11 +76,7 @@ def why_unknown(code: CaseCode) -> str:
 
 @dataclass(frozen=True)
 class QuantityChange:
-    """One quantity that changed equally in some cases of a variant.
-
-    Attributes:
-        cases: cases with this change, all of one suite and variant.
-    """
+    """One quantity that changed equally in ``cases``, all of one suite and variant."""
 
     quantity: str
     before: int

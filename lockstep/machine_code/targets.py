@@ -30,12 +30,7 @@ TENSOR_COLUMNS = 512
 
 @dataclass(frozen=True)
 class Architecture:
-    """A common GPU of an architecture, and what fits on one of its multiprocessors.
-
-    Attributes:
-        name: name of the GPU as the driver reports it.
-        warps, blocks, shared: warps, blocks and bytes of shared memory that fit on a multiprocessor.
-    """
+    """A common GPU of an architecture, as drivers name it, and what fits on a multiprocessor; ``shared`` in bytes."""
 
     name: str
     processors: int
@@ -134,11 +129,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Return a target from "sm_90", or from "sm_90:114", where 114 is the number of multiprocessors.
-
-        Raises:
-            TargetError: the text has another form, or ``ARCHITECTURES`` lacks the architecture.
-        """
+        """Return a target from "sm_90" or "sm_90:114" (114 multiprocessors); ``TargetError`` for other texts."""
         match = re.fullmatch(r"sm_([1-9]\d+)(?::([1-9]\d*))?", text.strip())
         arch = int(match[1]) if match else 0
         if match is None or arch not in ARCHITECTURES:

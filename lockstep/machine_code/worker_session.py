@@ -41,10 +41,8 @@ class Specification:
 class Session:
     """A process that traces and compiles one tree for one target. It starts on demand, and ``close`` ends it.
 
-    Methods that need the process raise ``TracingFailed`` if it does not start, or dies.
-
-    Args:
-        processes: maximum number of processes that compile at once.
+    Methods that need the process raise ``TracingFailed`` if it does not start, or dies. At most ``processes`` processes
+    compile at once.
     """
 
     def __init__(self, tree: Tree, target: Target, benchmark_dir: Path, processes: int) -> None:
@@ -89,11 +87,7 @@ class Session:
         }
 
     def request(self, doing: str, answer: str, **request: Any) -> dict[str, Any]:
-        """Send a request to the process, started if needed, and return its answer.
-
-        Raises:
-            TracingFailed: the process died; the message says what it was ``doing``.
-        """
+        """Return the answer of the process, started if needed; ``TracingFailed`` says what it was ``doing``."""
         try:
             if self._worker is None:
                 self._worker = self._start()

@@ -51,11 +51,7 @@ class Deadline:
 
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[Deadline]:
-    """Run the block under a ``Deadline``. In the block, Ctrl-C ends the process at once.
-
-    Args:
-        seconds: longest time between two calls of ``renew``.
-    """
+    """Run the block under a ``Deadline`` of ``seconds`` between calls of ``renew``. In it, Ctrl-C ends the process."""
     former = signal.signal(signal.SIGINT, signal.SIG_DFL)
     watch = Deadline(seconds)
     try:

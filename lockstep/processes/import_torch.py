@@ -13,10 +13,8 @@ def load_torch() -> None:
     Call it in processes that import torch at their start. The import makes hundreds of thousands of objects and hardly
     any garbage, but Python's collector scans them repeatedly, and again when the process ends. Without these scans
     (``gc.freeze``) a process that imports torch 2.13 takes 1.1 instead of 1.6 s of CPU time, and ``lockstep measure
-    --quick`` of one variant 3.2 instead of 3.9 s.
-
-    Raises:
-        ModuleNotFoundError: torch, or a package that it needs, is not installed; the message says what to install.
+    --quick`` of one variant 3.2 instead of 3.9 s. If torch, or a package that it needs, is not installed,
+    ``ModuleNotFoundError`` says what to install.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -77,11 +77,7 @@ class Started:
         os.close(write_end)
 
     def send(self, request: Mapping[str, object]) -> None:
-        """Send a request.
-
-        Raises:
-            BrokenPipeError: the process has ended.
-        """
+        """Send a request; ``BrokenPipeError`` if the process has ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()

@@ -25,11 +25,7 @@ class Unstoppable(RuntimeError):
 
 
 def stop(root: int) -> dict[int, float]:
-    """Stop the process ``root`` and its descendants; return the processor time in seconds of each by its id.
-
-    Raises:
-        Unstoppable: some thread still runs after ``_STOP_S`` seconds.
-    """
+    """Stop ``root`` and descendants; return processor seconds by id. ``Unstoppable``: one runs after ``_STOP_S``."""
     deadline = monotonic() + _STOP_S
     before: set[int] = set()
     while monotonic() < deadline:

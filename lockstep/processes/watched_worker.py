@@ -151,11 +151,7 @@ class Watched:
         self._owes = False  # whether the worker still has to answer a request
 
     def started(self) -> dict[str, Any]:
-        """Return the event "ready", with which the worker's start ends. End the worker if it does not start.
-
-        Raises:
-            WorkerDied: the worker did not start.
-        """
+        """Return the event "ready", with which a start ends; end a worker that does not start, with ``WorkerDied``."""
         try:
             return self.wait("ready")
         except BaseException:
@@ -163,11 +159,7 @@ class Watched:
             raise
 
     def wait(self, answer: str) -> dict[str, Any]:
-        """Wait for the worker's next event of the kind ``answer``, and return the event.
-
-        Raises:
-            WorkerDied: the worker hung, died or lost its CUDA context; start another worker.
-        """
+        """Return the worker's next event ``answer``; ``WorkerDied`` if it hung, died or lost its CUDA context."""
         return next(event for event in self.until(answer) if event["event"] == answer)
 
     def until(self, answer: str) -> Iterator[dict[str, Any]]:

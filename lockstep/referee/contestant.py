@@ -141,11 +141,7 @@ class Contestant:
         return inputs
 
     def stop(self) -> None:
-        """Stop all processes of the candidate until the next run.
-
-        Raises:
-            Disqualified: one of them does not stop.
-        """
+        """Stop all processes of the candidate until the next run; ``Disqualified`` if one of them does not stop."""
         if self._stopped is not None:
             return
         try:

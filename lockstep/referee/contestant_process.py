@@ -67,10 +67,8 @@ def main() -> int:
 def bound(candidate: Candidate, sets: Sequence[Any], buffer: Tensor, device: Device) -> Callable[[], object]:
     """Compile the candidate for a case; return a replay of one call on each argument set.
 
-    On a GPU the replay is a CUDA graph, or the plain calls if they cannot be captured.
-
-    Args:
-        sets: the argument sets in the shared ``buffer``, each a dict of ``inputs``, ``out`` and ``results``.
+    On a GPU the replay is a CUDA graph, or the plain calls if they cannot be captured. ``sets``: the argument sets in
+    the shared ``buffer``, dicts of ``inputs``, ``out`` and ``results``.
     """
     from lockstep.referee.arena import decode
     from lockstep.timing.graph_capture import CaptureError

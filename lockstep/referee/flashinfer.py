@@ -178,11 +178,7 @@ class FlashInferBench(Suite):
 
 
 def flashinfer_problem(source: ProblemDefinition, device: Device) -> Problem:
-    """Return the problem of a FlashInfer-Bench definition; its reference is the incumbent.
-
-    Raises:
-        SuiteError: a file lacks a field, or the workloads are missing.
-    """
+    """Return a definition's problem, its reference the incumbent; ``SuiteError`` if fields or workloads are missing."""
     try:
         suite = FlashInferBench(source)
     except (KeyError, TypeError) as error:

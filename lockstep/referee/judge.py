@@ -130,11 +130,7 @@ class Judge:
         return max(1, math.ceil(seconds / max(one_s, 1e-6)))
 
     def alone(self, incumbent: Submission | None, beside: Sequence[Compared]) -> float:
-        """Time the incumbent once more when the candidate's process is gone.
-
-        Returns:
-            How much slower it was beside the candidate, as the mean log ratio over the cases; 0 if no slower.
-        """
+        """Time the incumbent again without the candidate; return how much slower it was beside it (mean log, ≥ 0)."""
         rival = self._rival_of(incumbent)
         slowed = []
         for compared, case in zip(beside, self._cases, strict=True):

@@ -146,11 +146,7 @@ class KernelBench(Suite):
 
 
 def kernelbench_problem(source: ProblemDefinition, device: Device) -> Problem:
-    """Return the problem of a KernelBench file; ``Model`` is its incumbent.
-
-    Raises:
-        SuiteError: the file lacks a required name, or ``Model`` raises.
-    """
+    """Return a file's problem, ``Model`` its incumbent; ``SuiteError`` if a name is missing or ``Model`` raises."""
     suite = KernelBench(source, device.torch_device)
 
     def load(submission: Submission | None) -> Candidate:

@@ -91,11 +91,7 @@ class Referee:
         return Submission(label, str(path), function)
 
     def submission_of(self, location: str, name: str = "") -> Submission:
-        """Return the submission of ``FILE``, of ``FILE:FUNCTION``, or of a variant of a named suite.
-
-        Raises:
-            SuiteError: the file cannot be read.
-        """
+        """Return the submission of ``FILE``, ``FILE:FUNCTION`` or a suite's variant; ``SuiteError``: unreadable."""
         if self._source.packages and not location.partition(":")[0].endswith((".py", ".json")):
             return Submission(name or location, "", location)
         file, _, function = location.partition(":")

@@ -90,10 +90,8 @@ class Problem:
 def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Case, ...]:
     """Return the cases to measure: those that ``source`` selects, by default the first one for this device.
 
-    Of a FlashInfer-Bench definition all are measured by default.
-
-    Raises:
-        SuiteError: a text selects no case, or the device measures none.
+    Of a FlashInfer-Bench definition all are measured by default. ``SuiteError``: a text selects no case, or the device
+    measures none.
     """
     cases = suite.cases_on(device.kind)
     if source.cases:
@@ -117,11 +115,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def member(module: ModuleType, name: str) -> Any:
-    """Return the member ``name`` of a file's module.
-
-    Raises:
-        SuiteError: the file has no such name.
-    """
+    """Return the member ``name`` of a file's module; ``SuiteError`` if there is none."""
     if not hasattr(module, name):
         raise SuiteError(
             f"{module.__file__} has no {name}{nearest(name, [n for n in vars(module) if not n.startswith('_')])}"
@@ -130,11 +124,7 @@ def member(module: ModuleType, name: str) -> Any:
 
 
 def function_in(module: ModuleType, name: str) -> Variant:
-    """Return a function of a file: the named function, or the only public function that the file defines.
-
-    Raises:
-        SuiteError: the file has no such function, or several functions and no name is given.
-    """
+    """Return a file's named, or only public, function; ``SuiteError`` if there is none, or several without a name."""
     if name:
         function: Variant = member(module, name)
         return function

@@ -38,11 +38,7 @@ def works(
     checkout: Path,
     begin: Callable[[str], None],
 ) -> Mapping[str, str]:
-    """Return the digest of each variant's work at a case; "" where it is unknown, so that the variant is timed.
-
-    Raises:
-        DeviceLost: a call broke the CUDA context.
-    """
+    """Return the digest of each variant's work; "" where it is unknown, to time it. May raise ``DeviceLost``."""
     found = {name: _absence(suite, case, name, family) for name in variants}
     found = {name: refusal_digest(reason) if reason else "" for name, reason in found.items()}
     rest = [name for name in variants if not found[name]]

@@ -99,11 +99,7 @@ def record_layers() -> None:
 
 
 def source_of(function: Callable[[], Any], local: Collection[str]) -> CallSource:
-    """Return a closure as source; functions of the modules in ``local`` are copied, all others imported.
-
-    Raises:
-        Unwritable: a value has no source.
-    """
+    """Return a closure as source; functions of modules in ``local`` are copied. ``Unwritable``: a value has none."""
     writer = _Writer(frozenset({"__main__", *local}))
     return writer.finished(ast.unparse(_simplified(ast.Call(writer.value(function, "call"), [], []))))
 

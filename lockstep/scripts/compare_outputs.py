@@ -26,11 +26,7 @@ _SEED = 11
 
 
 def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
-    """Call a closure once, which compiles and tunes; return copies of the tensors that it returns.
-
-    Raises:
-        Exception: any error of the closure.
-    """
+    """Call a closure once, which compiles and tunes; return copies of its tensors. Its errors are passed on."""
     torch.manual_seed(_SEED)
     with namespace(), call.state.entered():
         call.drop_gradients()

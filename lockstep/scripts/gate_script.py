@@ -49,11 +49,7 @@ class Asked:
 
 
 def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
-    """Return the report on a script's calls.
-
-    Raises:
-        RefError: base or head is not a version in this repository.
-    """
+    """Return the report on a script's calls; ``RefError`` if base or head is not a version in this repository."""
     started, project = time.monotonic(), asked.project
     outcome, interrupted, unfit = Outcome(), False, ""
     with (

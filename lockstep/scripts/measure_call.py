@@ -40,11 +40,7 @@ class CallMeasurer:
     _chance: random.Random = field(default_factory=random.Random)
 
     def measure(self, suite: str, call: TimedCall, epochs: int = EPOCHS) -> Record:
-        """Return the record of a call.
-
-        Raises:
-            DeviceLost: the call broke the CUDA context.
-        """
+        """Return the record of a call; ``DeviceLost`` if it broke the CUDA context."""
         case, variant = call.key.labels
         began, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
 

@@ -30,12 +30,7 @@ class Side:
 
 @dataclass(frozen=True)
 class SuitePoints:
-    """What ``lockstep.scripts.suite_script`` times.
-
-    Attributes:
-        root, packages: folder of the working tree's packages, and their names.
-        points: suite, variant and case of each call.
-    """
+    """What ``suite_script`` times: ``points`` (suite, variant, case) of the ``packages`` in a tree's ``root``."""
 
     benchmark_dir: Path
     root: Path

@@ -56,11 +56,7 @@ class Project:
 
     @classmethod
     def of_releases(cls, file: Path, packages: tuple[str, ...]) -> Project:
-        """Return the project of a script that measures packages of a package index; it needs no repository.
-
-        Raises:
-            NoScript: the file does not exist.
-        """
+        """Return the project of a script of an index's packages, which needs no repository; ``NoScript``: no file."""
         file = file.resolve()
         if not file.is_file():
             raise NoScript(f"there is no script {file}")

@@ -67,12 +67,7 @@ class ThreadState:
 
 @dataclass(frozen=True, eq=False)
 class TimedCall:
-    """A closure that a script hands to a timer.
-
-    Attributes:
-        place: file and line of the call of the timer.
-        gradients: tensors whose gradients are dropped before each call.
-    """
+    """A closure that a script hands to a timer at ``place`` (file:line); before each call it drops ``gradients``."""
 
     key: CallKey
     function: Callable[[], Any]

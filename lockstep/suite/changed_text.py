@@ -24,10 +24,7 @@ def changed_texts(suites: Iterable[Suite], commit: str) -> list[str]:
     """Return a warning for each suite whose module has changed since a commit while the suite's version has not.
 
     Comments, docstrings, layout and the choice of cases and variants do not count. Code that a suite uses from other
-    modules is not compared.
-
-    Args:
-        commit: commit of the earlier suites. There is no warning if it is "" or git does not know the module in it.
+    modules is not compared. There is no warning if ``commit`` is "" or git does not know the module in it.
     """
     if not commit:
         return []

@@ -17,11 +17,7 @@ from types import FrameType, ModuleType
 
 
 def find_below(root: Path, fullname: str, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec:
-    """Return the spec by which Python imports a top-level package from the tree at ``root``.
-
-    Raises:
-        ModuleNotFoundError: the tree has no such package, although another tree may have it.
-    """
+    """Return the spec of a top-level package in the tree at ``root``; ``ModuleNotFoundError`` if it has none."""
     spec = importlib.machinery.PathFinder.find_spec(fullname, [str(root)], target)
     if spec is None or (spec.origin is None and not spec.submodule_search_locations):
         raise ModuleNotFoundError(f"the tree at {root} has no {fullname}", name=fullname)
@@ -40,10 +36,8 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package under test in the checkout; ``None`` for modules of any other name.
 
-        Python finds submodules through their package's path.
-
-        Raises:
-            ModuleNotFoundError: the checkout does not have the package.
+        Python finds submodules through their package's path. ``ModuleNotFoundError``: the checkout does not have the
+        package.
         """
         if fullname not in self.packages:
             return None
@@ -66,11 +60,8 @@ def forget_failed_import(error: BaseException, known: int) -> None:
     """Remove the modules under test that a failed import had imported; do nothing for any other error.
 
     Python removes the module whose import failed, but not the modules that it had imported. Later calls would run them,
-    although a fresh process would not reach them.
-
-    Args:
-        error: the error that a call raised.
-        known: number of modules before the call; modules imported since are at the end of ``sys.modules``.
+    although a fresh process would not reach them. ``known`` modules existed before the call; those imported since are
+    at the end of ``sys.modules``.
     """
     if all(frame.f_code.co_name != "<module>" for frame in frames_under_test(error)):
         return
@@ -82,11 +73,7 @@ def forget_failed_import(error: BaseException, known: int) -> None:
 
 
 def import_from(root: Path, packages: Sequence[str]) -> None:
-    """Import the packages only from ``root`` in this process.
-
-    Raises:
-        ImportError: a package is already imported from elsewhere.
-    """
+    """Import the packages only from ``root`` from now on; ``ImportError`` if one came from elsewhere before."""
     for name in packages:
         loaded = sys.modules.get(name)
         if loaded is not None:

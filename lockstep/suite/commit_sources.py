@@ -24,11 +24,7 @@ class RefError(ValueError):
 
 @dataclass(frozen=True)
 class Tree:
-    """The sources of the packages under test.
-
-    Attributes:
-        name: the user's name for the tree, such as "HEAD~1" or "."; for messages.
-    """
+    """The sources of the packages under test; ``name`` is the user's word for them, such as "HEAD~1" or "."."""
 
     name: str
     root: Path

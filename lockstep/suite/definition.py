@@ -214,11 +214,7 @@ class Suite(ABC):
         return self.quick if device == "cpu" else self.cases
 
     def case(self, label: str) -> Case:
-        """Return the case with this label.
-
-        Raises:
-            SuiteError: there is no such case; the message lists the labels.
-        """
+        """Return the case with this label; if there is none, ``SuiteError`` lists the labels."""
         for case in self.all_cases:
             if case.label == label:
                 return case

@@ -76,11 +76,7 @@ def _may_hold_suites(path: Path, folder: str) -> bool:
 
 
 def suites_in(module: ModuleType) -> Iterator[Suite]:
-    """Yield the suites that a module defines, without imported suites.
-
-    Raises:
-        SuiteError: a suite lacks a method, an attribute or its baseline.
-    """
+    """Yield the suites that a module defines; ``SuiteError`` if one lacks a method, an attribute or its baseline."""
     for name, value in vars(module).items():
         if name.startswith("_") or not is_suite(value) or value.__module__ != module.__name__:
             continue

@@ -19,10 +19,7 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: in
     """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
 
     ``out`` may be missing: the owner of the output buffers adds it. The first ``leading`` parameters are left out: the
-    caller passes them by position.
-
-    Raises:
-        SuiteError: a required parameter is missing.
+    caller passes them by position. ``SuiteError``: a required parameter is missing.
     """
     parameters = list(inspect.signature(function).parameters.values())[leading:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -80,11 +77,7 @@ def cost_of(suite: Suite, case: Case) -> Cost:
 
 
 def summands_of(suite: Suite, case: Case) -> int:
-    """Return the number of terms of the longest sum behind one element of an output.
-
-    Raises:
-        SuiteError: the suite returns something other than a positive integer.
-    """
+    """Return the terms of the longest sum behind an element of an output; ``SuiteError`` unless a positive integer."""
     count = suite.summands(**bind(suite.summands, case))
     if not isinstance(count, int) or count < 1:
         raise SuiteError(

@@ -10,11 +10,7 @@ from lockstep.suite.definition import Suite, SuiteError
 
 
 def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
-    """Return the suite of this name, or all suites of this family.
-
-    Raises:
-        SuiteError: neither exists; the message names the nearest names.
-    """
+    """Return the suite of this name, or all of this family; if there is none, ``SuiteError`` names the nearest."""
     picked = [suite for suite in suites.values() if family in (suite.name, suite.family)]
     if not suites:
         raise SuiteError(f"no family {family!r}: the folder of suites (benchmark_dir in asv.conf.json) holds no suite")
@@ -26,10 +22,8 @@ def pick_suites(suites: Mapping[str, Suite], family: str) -> list[Suite]:
 def match_cases(suite: Suite, text: str) -> list[Case]:
     """Return the cases whose axes have the values in ``text``: ``M=8`` picks every case with M = 8.
 
-    The whole label of a case picks only this case, and not a case with an additional flag.
-
-    Raises:
-        SuiteError: no case matches; the message lists the labels of all cases.
+    The whole label of a case picks only this case, and not a case with an additional flag. If none matches,
+    ``SuiteError`` lists the labels of all cases.
     """
     return _matching(suite, text) or [suite.case(text)]
 
@@ -60,11 +54,7 @@ def _matching(suite: Suite, text: str) -> list[Case]:
 
 
 def expect_variants(names: Iterable[str], suites: Iterable[Suite], also: Iterable[str] = ()) -> None:
-    """Raise unless every name is a variant of one of the suites, or is in ``also``.
-
-    Raises:
-        SuiteError: the message names the closest variants.
-    """
+    """Raise ``SuiteError`` with the closest names unless each name is a variant of one of the suites or in ``also``."""
     listed = list(suites)
     known = [*dict.fromkeys(variant for suite in listed for variant in suite.variants()), *also]
     for name in names:

@@ -130,12 +130,7 @@ class Thresholds:
         return dict(self.budget).get(quantity)
 
     def of(self, suite: str, variant: str, case: str, l2: str, quantity: str = "latency") -> Threshold:
-        """Return the threshold of one series.
-
-        Args:
-            quantity: the measured quantity, see ``lockstep.record.quantity``. A speedup has the threshold of the
-                latency.
-        """
+        """Return the threshold of one series' ``quantity``; a speedup has the threshold of the latency."""
         if not self.rules:
             return self.default
         values: dict[str, Any] = {}

@@ -114,12 +114,7 @@ def load_family(suite: Suite) -> Family:
 
 
 def import_module(suite: Suite) -> ModuleType | None:
-    """Import the suite's module; None for a suite without one.
-
-    Raises:
-        NotInCommit: the module is absent.
-        ImportError: the module exists but cannot be imported.
-    """
+    """Import the suite's module, if it has one; ``NotInCommit`` if it is absent, ``ImportError`` if it cannot be."""
     if not suite.module:
         return None
     known = len(sys.modules)

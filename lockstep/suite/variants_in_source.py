@@ -10,11 +10,7 @@ from pathlib import Path
 
 
 def module_path(module: str, home: Path) -> Path | None:
-    """Return the file of a module under test: from the tree around the suites, else from Python's search path.
-
-    Args:
-        home: folder of the suites.
-    """
+    """Return the file of a module under test, in the tree around the suites' folder ``home``, else on Python's path."""
     top, *deeper = module.split(".")
     spec = importlib.util.find_spec(top)
     installed = [Path(folder) for folder in spec.submodule_search_locations or []] if spec else []

@@ -31,11 +31,7 @@ from lockstep.timing.tuners.choices import chosen_by_kernel
 
 
 class CaseMeasurement:
-    """The measurement of one case: its epochs, and its records so far.
-
-    Args:
-        thorough: whether verification also runs after an early epoch.
-    """
+    """The measurement of one case: its epochs and records so far. If ``thorough``, an early epoch is verified too."""
 
     def __init__(
         self, instruments: CaseInstruments, suite: Suite, case: Case, l2: str, names: Sequence[str], *, thorough: bool

@@ -81,11 +81,7 @@ class Controls:
         return controls
 
     def take(self, device: Device) -> dict[str, Timing]:
-        """Time each control (copy, matrix product, empty kernel) once, and store the seconds.
-
-        Returns:
-            Seconds per call and clock, by the control's name.
-        """
+        """Time each control once, store the seconds, and return seconds per call and clock by the control's name."""
         # The first replay after a pause includes the launch latency, so it does not count.
         replays = [control.replay for control in self.controls]
         timings = device.time([replays[0], *replays])[1:]

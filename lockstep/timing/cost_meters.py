@@ -102,10 +102,5 @@ def reasons_of(meters: Sequence[CostMeter], arm: str) -> Iterator[str]:
 
 
 def is_measured(epoch: int, epochs: int) -> bool:
-    """Return whether costs, such as energy and host time, are measured in an epoch.
-
-    Args:
-        epoch: number of earlier epochs.
-        epochs: minimum number of epochs of the comparison.
-    """
+    """Return whether costs are measured in an epoch after ``epoch`` others, of at least ``epochs`` in a comparison."""
     return epoch % math.ceil(epochs / EPOCHS) == 0

@@ -128,11 +128,7 @@ class CpuDevice:
 
 
 class CudaDevice:
-    """One NVIDIA GPU: CUDA graphs timed by events, with a clock stamp before and after each replay.
-
-    Attributes:
-        cache_bytes: size of the L2.
-    """
+    """One NVIDIA GPU: CUDA graphs timed by events, with clock stamps. ``cache_bytes`` is the size of the L2."""
 
     kind = "cuda"
 

@@ -110,11 +110,7 @@ def settled(series: Series, is_baseline: bool, width: float, most: int) -> bool:
 
 
 def outcome_of(series: Series, is_baseline: bool, width: float, clocks: Clocks) -> Outcome:
-    """Compute the result of an arm from all its epochs.
-
-    Args:
-        width: half-width of the ratio's interval (log units) that counts as converged.
-    """
+    """Compute an arm's result from all its epochs; converged is a half-width of the ratio (log) up to ``width``."""
     rounds = series.ratios()
     epochs = [midmean(epoch) for epoch in rounds]
     return Outcome(

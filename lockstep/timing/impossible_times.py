@@ -87,10 +87,8 @@ class Limits:
     def refuse_impossible(self, variant: str, latency: Estimate, sm_mhz: float | None) -> None:
         """Refuse a latency whose whole interval lies below the minimum time that the device needs for the work.
 
-        ``sm_mhz``: clock while the variant ran; None if unknown.
-
-        Raises:
-            Disqualified: ``IMPOSSIBLE_TIME``; the message gives the measured and the minimum time.
+        ``sm_mhz``: clock while the variant ran; None if unknown. ``Disqualified`` (``IMPOSSIBLE_TIME``) gives the
+        measured and the minimum time.
         """
         cycles = sm_mhz * 1e6 if sm_mhz else None
         wider = 4.0 if self.narrowest == 1 else 1.0

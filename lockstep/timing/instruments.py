@@ -33,11 +33,7 @@ Listener = Callable[[str, str], None]
 
 @dataclass
 class Instruments:
-    """What every measurement on one device uses, kept for the life of the process.
-
-    Attributes:
-        tuners: notes in which configurations tuned kernels run; ``None`` to note nothing.
-    """
+    """What every measurement on a device uses, for the life of the process. Without ``tuners`` no choice is noted."""
 
     device: Device
     stages: Stages = field(default_factory=Stages, kw_only=True)

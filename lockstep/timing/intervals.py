@@ -32,11 +32,7 @@ NOMINAL = 0.97
 
 
 def log_interval(epochs: Sequence[float]) -> Estimate:
-    """Return the mean of per-epoch log values with its interval; the bounds are infinite for fewer than two epochs.
-
-    Raises:
-        ValueError: ``epochs`` is empty.
-    """
+    """Return the mean of per-epoch logs with its interval, infinite for fewer than two; ``ValueError`` for none."""
     if not epochs:
         raise ValueError("an interval needs at least one epoch")
     centre = fmean(epochs)
@@ -91,9 +87,7 @@ def detectable(epochs: Sequence[float]) -> float:
 
     The formula belongs to a two-sided t test: ``(t_{1-α/2} + t_{power}) · s / √n`` (Bloom 1995, "Minimum detectable
     effects"). The test compares the measurement with a history that is known much better than the measurement.
-
-    Args:
-        epochs: logarithm of the value measured in each epoch.
+    ``epochs`` are logarithms.
     """
     if len(epochs) < 2:
         return math.inf
@@ -101,12 +95,7 @@ def detectable(epochs: Sequence[float]) -> float:
 
 
 def detectable_by_error(error: float, epochs: int) -> float:
-    """Return the smallest relative change of a measured number that would be detected.
-
-    Args:
-        error: standard error of the number's logarithm.
-        epochs: number of independent values from which the standard error was computed.
-    """
+    """Return the smallest change detected, given a log's standard error from ``epochs`` independent values."""
     return math.expm1(_reach(epochs - 1) * error) if epochs >= 2 else math.inf
 
 

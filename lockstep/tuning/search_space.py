@@ -62,11 +62,7 @@ class TuningTable(Protocol):
 
 
 def table_of(suite: Suite) -> TuningTable:
-    """Return the table in which the suite's family stores its tuned choices.
-
-    Raises:
-        SuiteError: the family's module has no table.
-    """
+    """Return the table of tuned choices of the suite's family; ``SuiteError`` if its module has none."""
     module = import_module(suite)
     table = getattr(module, "TABLE", None)
     if table is None:
@@ -80,11 +76,7 @@ def tunable(suite: Suite) -> tuple[str, ...]:
 
 
 def search_space_of(suite: Suite, variant: str, case: Case) -> SearchSpace:
-    """Return the search space of a variant at a case.
-
-    Raises:
-        SuiteError: the variant has no search space; the message names variants that have one.
-    """
+    """Return the search space of a variant at a case; if it has none, ``SuiteError`` names variants that have one."""
     spaces = _spaces(suite)
     if variant not in spaces:
         raise SuiteError(f"suite {suite.name}: variant {variant!r} has no candidates{nearest(variant, spaces)}")
@@ -127,10 +119,8 @@ class _Candidates:
 def compile_all(benchmark_dir: Path, jobs: Sequence[tuple[str, str, str]], target: Target) -> None:
     """Compile all candidates into Triton's cache, in one separate process that calls them on meta tensors.
 
-    A candidate that cannot be called on meta tensors is compiled when it is first measured.
-
-    Args:
-        jobs: suite, variant and case label of each search space.
+    A candidate that cannot be called on meta tensors is compiled when it is first measured. ``jobs``: suite, variant
+    and case label of each search space.
     """
     # The process sees no GPU, because a CUDA context takes memory on it, and no interpreter, which compiles nothing.
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

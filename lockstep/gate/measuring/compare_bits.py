@@ -26,10 +26,8 @@ def compare_bits(key: SeriesKey, base: Iterator[str], head: Iterator[str], deadl
     """Return the verdict on determinism.
 
     It is "slower" if only base is deterministic, "faster" if only head is, and "same" if both are or neither is. It is
-    "unsure" if the time ends first.
-
-    Args:
-        base, head: yield how each further call of base or of head differs from its first call; "" for the same bits.
+    "unsure" if the time ends first. ``base`` and ``head`` yield how each further call differs from the first; "" for
+    the same bits.
     """
     calls, number, how = {BASE: base, HEAD: head}, {BASE: 0, HEAD: 0}, {BASE: "", HEAD: ""}
 

@@ -17,11 +17,7 @@ MOST_ANNOTATIONS = 10
 
 
 def annotate(report: Report, prefix: str = "") -> Iterator[str]:
-    """Yield workflow commands, one for each source line with a problem, the worst first.
-
-    Args:
-        prefix: the project's path within the repository, "" or "sub/folder/".
-    """
+    """Yield workflow commands for lines with problems, worst first. ``prefix``: the project's folder, "" or "sub/"."""
     by_line: dict[tuple[str, int], list[Verdict]] = {}
     for verdict in (*report.of("failed"), *report.of("slower")):
         by_line.setdefault((verdict.file, verdict.line), []).append(verdict)

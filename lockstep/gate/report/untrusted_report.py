@@ -39,11 +39,7 @@ class Unreadable(ValueError):
 
 
 def from_zip(content: bytes) -> Report:
-    """Return the report in an artifact.
-
-    Raises:
-        Unreadable: the artifact is too large or not a zip file, or its report is missing or unreadable.
-    """
+    """Return the report in an artifact; ``Unreadable`` if it is too large, no zip file, or has no readable report."""
     if len(content) > MOST_ZIPPED:
         raise Unreadable(f"the artifact has more than {MOST_ZIPPED >> 20} MiB, the limit: judge fewer cases at once")
     try:

@@ -61,11 +61,7 @@ def fingerprint(asm: Mapping[str, Any], metadata: Any) -> str:
     """Return a digest of everything that affects execution: instructions with scheduling, constants, launch attributes.
 
     From ``VARIES_FROM`` on, it is the assembler's input and version that count. The kernel's name, line numbers,
-    comments and paths are left out.
-
-    Args:
-        asm: "ptx" and "cubin" of the compiled kernel.
-        metadata: Triton's metadata of the kernel.
+    comments and paths are left out. ``asm`` has "ptx" and "cubin" of the kernel, ``metadata`` is Triton's.
     """
     digest = hashlib.sha256()
     target = re.search(r"^\.target sm_(\d+)", asm["ptx"], re.MULTILINE)

@@ -29,10 +29,8 @@ Note = Callable[["Request", tuple[int, ...], tuple[Any, ...]], None]
 class Request:
     """A request to compile: a kernel specialised for its arguments, with options, for a target.
 
-    To the code under test it is the compiled kernel, which launches with ``request[grid](*arguments)``.
-
-    Attributes:
-        tuned: if a tuner made the last launch: the launch of each configuration, by what it sets, with its grid.
+    To the code under test it is the compiled kernel, which launches with ``request[grid](*arguments)``. ``tuned``: if a
+    tuner made the last launch, that of each configuration, by what it sets, with its grid.
     """
 
     function: Any

@@ -218,11 +218,7 @@ def _content(tensor: torch.Tensor) -> str:
 
 
 def trace_case(suite: Suite, case: Case, family: Family, variant: str, target: Target, sources: Sources) -> Trace:
-    """Return the trace of ``variant`` at ``case`` for ``target``: its offline preparation, then the call.
-
-    Raises:
-        NotInCommit: the tree lacks what the variant imports.
-    """
+    """Return a variant's trace: its preparation, then the call; ``NotInCommit`` if the tree lacks what it imports."""
     _forget(sources.packages)
     trace = Trace(sources)
     call = family.variants[variant]

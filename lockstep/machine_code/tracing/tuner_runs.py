@@ -9,11 +9,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def runs_replaced(replacement: Callable[[type[Any], Any], Any]) -> Iterator[None]:
-    """Replace ``run`` of each class of tuners within the block, also of classes that are defined within it.
-
-    Args:
-        replacement: returns what replaces ``run`` of a class; takes the class and its own ``run``.
-    """
+    """Within the block, replace ``run`` of each class of tuners, later ones too, by ``replacement(class, its run)``."""
     from triton.runtime.autotuner import Autotuner
 
     own: dict[type[Any], Any] = {}

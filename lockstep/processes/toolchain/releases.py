@@ -14,11 +14,7 @@ _RANGE = re.compile(r"(?P<package>[A-Za-z0-9][\w.-]*)==(?P<low>\d[\w.!+-]*?)\.\.
 
 
 def ends(text: str) -> tuple[str, str, str]:
-    """Return package, lowest and highest version of a range.
-
-    Raises:
-        UnknownToolchain: the text is not a range.
-    """
+    """Return package, lowest and highest version of a range; ``UnknownToolchain`` if the text is not one."""
     found = _RANGE.fullmatch(text)
     if found is None:
         raise UnknownToolchain(f"{text!r} is not a range of releases: write triton==3.5.1..3.7.0")
@@ -28,11 +24,8 @@ def ends(text: str) -> tuple[str, str, str]:
 def releases(text: str) -> list[str]:
     """Return each release of a range, the oldest first: ``triton==3.5.1..3.7.0`` is triton==3.5.1, triton==3.6.0 ….
 
-    pip names the releases that this Python can install; its own settings apply.
-
-    Raises:
-        UnknownToolchain: the text is not a range.
-        ToolchainError: pip does not know the package, or one of the ends.
+    pip names the releases that this Python can install; its own settings apply. ``UnknownToolchain``: the text is not a
+    range. ``ToolchainError``: pip does not know the package, or an end.
     """
     package, low, high = ends(text)
     command = [sys.executable, "-m", "pip", "index", "versions", package, "--disable-pip-version-check", "--no-input"]

@@ -118,11 +118,7 @@ def place(value: Any, chance: random.Random) -> Any:
 
 
 def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], None] | None:
-    """Return a function that writes the inputs' present values back, to undo the changes of later calls.
-
-    Args:
-        inout: names of the inputs that calls write; the result is ``None`` if there are none.
-    """
+    """Return a function that undoes what later calls write into the inputs ``inout``; ``None`` if there are none."""
     if not inout:
         return None
     changing = [{name: argument_set.inputs[name] for name in inout} for argument_set in sets]

@@ -60,10 +60,8 @@ class Arm:
         """Return a replay of ``times`` rotations. A rotation is one call on each argument set.
 
         Outputs that the variant allocates stay alive for one rotation, so that each call of a rotation writes to other
-        memory. The next arm captured in this pool reuses the memory of these outputs, so arms share them too.
-
-        Raises:
-            Disqualified: on CUDA, a captured call returned something other than real tensors.
+        memory. The next arm captured in this pool reuses the memory of these outputs, so arms share them too. On CUDA,
+        a call that returns something other than real tensors raises ``Disqualified``.
         """
         alive: deque[Any] = deque(maxlen=len(self.calls))
 

@@ -32,11 +32,8 @@ def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> t
     """Measure roughly how long a call takes; return the seconds of the call, and the replay that was timed.
 
     The caller must hold this replay until the pool has another one: a pool whose last graph is gone cannot be captured
-    into again (torch 2.11).
-
-    Args:
-        capture: returns a replay of the given number of rotations; a rotation is one call on each argument set.
-        calls: calls of one rotation.
+    into again (torch 2.11). ``capture`` returns a replay of a number of rotations, each of ``calls`` calls, one on each
+    argument set.
     """
     times = 1
     while True:
@@ -50,11 +47,7 @@ def seconds_a_call(capture: Callable[[int], R], calls: int, device: Device) -> t
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Generic[R]):
-    """A captured replay that is launched several times, so that all launches together take long enough.
-
-    Attributes:
-        calls: calls of all launches together.
-    """
+    """A captured replay, launched several times so that all launches, ``calls`` calls together, take long enough."""
 
     once: R
     launches: int

@@ -73,11 +73,7 @@ class Buffers:
         self._moved: dict[tuple[tuple[int, int], ...], bool] = {}
 
     def arms(self, contenders: Sequence[Contender]) -> tuple[list[Arm], bool]:
-        """Return the arms of contenders, and whether all of them use the same buffers throughout.
-
-        Raises:
-            ArmFailed: the offline preparation of a contender raised.
-        """
+        """Return the arms, and whether all use the same buffers; ``ArmFailed`` if an offline preparation raises."""
         shared = self._share_scratch([contender.family.scratch for contender in contenders])
         self._prepare(contenders)
         arms = []

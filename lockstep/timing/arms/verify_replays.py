@@ -50,11 +50,7 @@ _TIMED = {
 
 @dataclass(frozen=True)
 class Timed:
-    """An arm that was timed, and whose timed replay is to be verified.
-
-    Attributes:
-        cost: the cost that the replay measured; "" for the latency.
-    """
+    """An arm whose timed replay is to be verified. It measured ``cost``, or the latency if that is ""."""
 
     arm: Arm
     replay: ArmReplay

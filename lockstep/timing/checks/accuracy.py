@@ -42,10 +42,8 @@ def accuracy_of(output: torch.Tensor, reference: torch.Tensor) -> Accuracy:
     value. Where ``reference`` is zero everywhere, errors are absolute.
 
     NaN is accepted where the reference is NaN, an infinity where the reference is the same infinity. All other elements
-    that are not finite in both tensors are counted in ``non_finite`` and left out of the errors.
-
-    Raises:
-        ValueError: the shapes differ.
+    that are not finite in both tensors are counted in ``non_finite`` and left out of the errors. Tensors of different
+    shapes raise ``ValueError``.
     """
     if output.shape != reference.shape:
         raise ValueError(f"the output has shape {list(output.shape)}, the reference {list(reference.shape)}")

@@ -52,11 +52,7 @@ class WrongResult(Disqualified):
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check that the variant passed.
-
-    Attributes:
-        deterministic: whether the variant is deterministic; ``None`` if there was too little memory to find out.
-    """
+    """A passed check. ``deterministic`` is ``None`` if there was too little memory to find out."""
 
     accuracy: Accuracy
     deterministic: bool | None
@@ -76,11 +72,7 @@ class Checker:
 
     @classmethod
     def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
-        """Return a checker of a case: draw fresh inputs, and compute their reference.
-
-        Raises:
-            SuiteError: a function of the suite itself fails.
-        """
+        """Draw fresh inputs of a case, and return their checker; ``SuiteError`` if a function of the suite fails."""
         new = Draw(device, seed)
         with blamed(suite, "draw"):
             inputs = inputs_of(suite, case, new)
@@ -90,11 +82,7 @@ class Checker:
 
     @classmethod
     def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None, seed: int | None = None) -> Checker:
-        """Return a checker of these inputs of a case: compute their reference.
-
-        Raises:
-            SuiteError: the suite's reference fails.
-        """
+        """Compute the reference of these inputs, and return their checker; ``SuiteError`` if the reference fails."""
         if suite.standard is not None and not suite.has_reference:
             reference = suite.standard(case, inputs)
         else:
@@ -163,11 +151,7 @@ class Checker:
         return self._accepted(family, variant, self._call(family, variant))
 
     def check(self, family: Family, variant: str) -> Checked:
-        """Return the errors of ``variant`` and whether a second call on the same inputs gives the same bits.
-
-        Raises:
-            WrongResult, Disqualified, NotImplementedError: as ``accuracy``.
-        """
+        """Return ``variant``'s errors, and whether a second call gives the same bits; raise as ``accuracy`` does."""
         outputs = self._call(family, variant)
         accuracy = self._accepted(family, variant, outputs)
         try:
@@ -201,11 +185,7 @@ class Checker:
         return accuracy
 
     def compare(self, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
-        """Compare outputs that ``variant`` returned with the reference; return the worst errors over all outputs.
-
-        Raises:
-            WrongResult: as ``accuracy``.
-        """
+        """Compare outputs of ``variant`` with the reference; return the worst errors, or raise ``WrongResult``."""
         if len(outputs) != len(self.reference):
             raise WrongResult(f"{variant} returned {len(outputs)} tensors, the reference has {len(self.reference)}")
         with blamed(self.suite, "compare"):

@@ -48,11 +48,7 @@ def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Te
 
 
 def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequence[tuple[str, torch.Tensor]]) -> None:
-    """Refuse outputs that share memory with one of the named tensors that a variant only reads.
-
-    Raises:
-        Disqualified: an output shares memory with an input.
-    """
+    """Raise ``Disqualified`` for outputs that share memory with one of the named tensors that a variant only reads."""
     input_extents = [(name, _extent(tensor)) for name, tensor in inputs]
     for index, output in enumerate(outputs):
         begin, end = _extent(output)
@@ -65,11 +61,7 @@ def refuse_aliases(variant: str, outputs: Sequence[torch.Tensor], inputs: Sequen
 
 
 def refuse_overlaps(variant: str, outputs: Sequence[torch.Tensor]) -> None:
-    """Refuse outputs that share an element with each other; interleaved slices of one buffer are accepted.
-
-    Raises:
-        Disqualified: two outputs share an element.
-    """
+    """Raise ``Disqualified`` for outputs that share an element; interleaved slices of one buffer are accepted."""
     for (first_index, first), (second_index, second) in combinations(enumerate(outputs), 2):
         if _overlap(first, second):
             raise Disqualified(

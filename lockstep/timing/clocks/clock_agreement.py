@@ -61,11 +61,7 @@ def host_disagreement(stamps_s: float, host_s: float) -> str:
 
 
 def late_work(late_s: float) -> str:
-    """Return for how long the device still worked after the replays' stream was idle; "" if the device was idle too.
-
-    Args:
-        late_s: seconds between the stream becoming idle and the whole device becoming idle.
-    """
+    """Return how long the device still worked after its stream was idle, ``late_s`` seconds; "" if it did not."""
     if late_s <= LATE_S:
         return ""
     return f"the device worked on for {late_s * 1e3:.2f} ms after the replays had ended: join other streams"

@@ -27,11 +27,7 @@ class ReferenceClocks:
     """The clock in MHz to which the times of each series are normalised, stored in a file if a path is given."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Read the reference clocks from the file ``path``, if it exists.
-
-        Raises:
-            RecordError: a line does not hold a series and its clock.
-        """
+        """Read the clocks from the file ``path``, if it exists; ``RecordError`` if a line lacks series or clock."""
         self._path = path
         self._mhz = _read(path) if path is not None and path.exists() else {}
 

@@ -58,10 +58,7 @@ class Behind(CostMeter):
     and the ratio of such times to the baseline.
 
     Each arm is captured again with the fixed kernel before each call. The time of the fixed kernel alone, measured in
-    the same round, is subtracted.
-
-    Attributes:
-        alike: see ``lockstep.timing.arms.captured_arms.Capturer``.
+    the same round, is subtracted. ``alike``: see ``lockstep.timing.arms.captured_arms.Capturer``.
     """
 
     device: Device
@@ -85,10 +82,8 @@ class Behind(CostMeter):
         """Time each arm with the fixed kernel before each call, and time the fixed kernel alone.
 
         The numbers are seconds per call without those of the fixed kernel, by arm and round. A number may be zero or
-        negative if the fixed kernel was disturbed while it ran alone.
-
-        Raises:
-            DeviceLost: an arm broke the device; ``variant`` is "" if the arm is unknown.
+        negative if the fixed kernel was disturbed while it ran alone. An arm that breaks the device raises
+        ``DeviceLost``, whose ``variant`` is "" if the arm is unknown.
         """
         alone = Arm(_ALONE, self._kernels)
         behind = [replace(arm, before=self._kernel) for arm in arms]

@@ -57,10 +57,8 @@ class Train:
 def run_train(replay: Replay, calls: int, counter: Counter, new_mark: Callable[[], CudaMark]) -> Train:
     """Run a replay until the counter's updates span ``TRAIN_S`` seconds; return the time of a call and the power.
 
-    If the GPU finishes all enqueued replays while the counter is read, the train starts again with twice as many.
-
-    Raises:
-        NoEnergy: the counter has no value, or does not change.
+    If the GPU finishes all enqueued replays while the counter is read, the train starts again with twice as many. A
+    counter without a value, or that does not change, raises ``NoEnergy``.
     """
     began, last = perf_counter(), counter()
     ahead = _AHEAD

@@ -111,11 +111,7 @@ class HostTime(CostMeter):
         return Metered(seconds, {arm.name: arm.called() for arm in arms if arm.name in seconds})
 
     def batch(self, arm: Arm, restore: Callable[[], None] | None) -> float:
-        """Return the host's seconds per call in one batch during which the GPU was always busy.
-
-        Raises:
-            Waited: the GPU finished early in every attempt.
-        """
+        """Return the host's seconds per call in a batch with the GPU always busy; ``Waited`` if no attempt succeeds."""
         if arm.name not in self._expected:
             # Twice: the first calls outside a graph may load or compile.
             self._expected[arm.name] = min(self._timed(arm, FEWEST, 0.0, restore)[0] for _ in range(2))

@@ -84,10 +84,8 @@ class Trusted:
 
         If the call set a part of the L2 aside for persisting accesses, the call is made once more. A library sets the
         part aside at its first use only (torch 2.11 in its first cross entropy over 32,000 classes on an H200). A
-        variant that sets a part aside does so in the second call too.
-
-        Raises:
-            Disqualified: as by ``require``; for a part of the L2 only if the second call sets it aside too.
+        variant that sets a part aside does so in the second call too. ``Disqualified`` is raised as by ``require``; for
+        a part of the L2 only if the second call sets it aside too.
         """
         try:
             with self.guarding():
@@ -112,10 +110,8 @@ class Trusted:
     def require(self) -> None:
         """Check that code under test left the variants' code and torch's settings as they were saved.
 
-        Whatever was changed is restored first, so that the next variant runs as usual.
-
-        Raises:
-            Disqualified: ``CHANGED_HARNESS`` or ``CHANGED_BASELINE``; names what was changed.
+        Whatever was changed is restored first, so that the next variant runs as usual. Then ``Disqualified``
+        (``CHANGED_HARNESS``, ``CHANGED_BASELINE``) names what was changed.
         """
         set_aside = self._restore_cache()
         changed = [entry for entry in self._saved if entry.changed]

@@ -24,11 +24,7 @@ class Rule(StrEnum):
 
 
 class Disqualified(AssertionError):
-    """A variant broke a rule. The variant's time is not valid.
-
-    Attributes:
-        evidence: the observation, with numbers; also the error's message.
-    """
+    """A variant broke a rule; its time is not valid. ``evidence``, the message, is what was observed, in numbers."""
 
     def __init__(self, rule: Rule, evidence: str) -> None:
         super().__init__(evidence)

@@ -56,11 +56,7 @@ class Choice:
 
 
 class Choices:
-    """The stored choices. Several processes may add choices to one file.
-
-    Args:
-        path: the file; ``None`` to hold choices for the life of this process only.
-    """
+    """The stored choices; several processes may add to one file. Without ``path`` they last as long as the process."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
