@@ -75,7 +75,9 @@ def write_exact(
     compiler: CompilerFacts,
     chosen: Mapping[CaseKey, Mapping[str, str]] | None = None,
 ) -> Written:
-    """Write asv's file of a commit, its provenance, and the tables that asv needs beside them.
+    """Write asv's file of a commit, its provenance, and the tables that asv needs beside them; return what is written.
+
+    Without numbers, no file is written.
 
     Args:
         date: the commit's date, ms since 1970.
@@ -83,9 +85,6 @@ def write_exact(
         toolchain: the packages that compiled the code.
         chosen: the configurations of tuned kernels that records of this commit name, by case. A case without them has
             the highest value of all configurations, with the range as asv's interval.
-
-    Returns:
-        What is written; without numbers, no file is.
     """
     machine, python = machine_name(target, toolchain), f"{sys.version_info[0]}.{sys.version_info[1]}"
     strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}

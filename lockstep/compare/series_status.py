@@ -90,15 +90,13 @@ class Statuses:
 def reference(results: Results, machine: str, since: str, visit: int = 0) -> Commit | None:
     """Return the commit with which the newest results of a machine are compared; ``None`` for an unknown machine.
 
+    That is the commit with this hash, or the newest that was measured by this time; else the machine's first commit.
+
     Args:
         since: "all" for the machine's first commit, the hash of a commit, a date such as 2026-11-20 (UTC) for the time
             before it, "visit" for the time of the reader's last visit, or "7d" for the time before the last seven days
             of results.
         visit: the time of the last visit, ms since 1970; 0 if there was none.
-
-    Returns:
-        the commit with this hash, or the newest commit that was measured by this time. If there is none, the machine's
-        first commit.
     """
     commits = results.commits(machine)
     if not commits or since == "all":

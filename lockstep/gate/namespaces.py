@@ -34,14 +34,13 @@ class Conflict(ImportError):
 class Sides:
     """Imports the packages under test from several trees ("base" and "head") in one process.
 
+    Packages that are imported already raise ``ImportError``.
+
     Args:
         packages: top-level packages; each is imported only from a side's tree.
         definitions: top-level packages of suites with variants of their own, and the folder that holds each package.
             Each side imports its own copy.
         roots: folder that holds a side's packages, by the side's name.
-
-    Raises:
-        ImportError: one of the packages is already imported.
     """
 
     def __init__(self, packages: Sequence[str], definitions: Mapping[str, Path] | None = None, **roots: Path) -> None:
@@ -105,11 +104,8 @@ class Sides:
     def load_family(self, suite: Suite, side: str) -> Family:
         """Return the variants of a suite, imported from the tree of base or head (``side``).
 
-        Besides the following, the errors are those of ``lockstep.suite.variants.load_family``.
-
-        Raises:
-            Conflict: a module of the packages came from outside the side's tree, for example a compiled extension,
-                which Python loads once per process.
+        Raises ``Conflict`` if a module of the packages came from outside the side's tree, for example a compiled
+        extension, which Python loads once per process; and the errors of ``lockstep.suite.variants.load_family``.
         """
         with self.active(side):
             family = load_family(self._anew(suite))

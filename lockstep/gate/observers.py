@@ -35,13 +35,8 @@ class Observers:
     def observe(self, groups: Iterable[Group], deadline: float) -> dict[CaseKey, Observed]:
         """Observe groups until all are observed or the time is up; return what was seen of each case.
 
-        Cases that kill a worker, and cases that nobody reached, are left out.
-
-        Args:
-            deadline: time on ``time.monotonic()``'s clock after which no further group begins.
-
-        Raises:
-            WorkerDied: no worker starts.
+        Cases that kill a worker, and cases that nobody reached, are left out. No group begins after ``deadline``, on
+        ``time.monotonic()``'s clock. ``WorkerDied``: no worker starts.
         """
         waiting, observed = deque(groups), dict[CaseKey, Observed]()
         with ThreadPoolExecutor(len(self._workers)) as threads:

@@ -41,13 +41,8 @@ def codes_of(
 ) -> Mapping[CaseKey, CaseCode]:
     """Return the code of every case with every kernel compiled; cases that the tree lacks are marked as absent.
 
-    Args:
-        suites: current suites, whatever commit the tree holds.
-        cases: case labels by suite; by default all.
-        cache: results of earlier calls; by default the user's cache.
-
-    Raises:
-        TracingFailed: the process that traces the tree does not start, or dies.
+    ``suites`` are the current ones, whatever commit the tree holds; ``cases`` are labels by suite, by default all;
+    ``cache`` is by default the user's. ``TracingFailed``: the process that traces the tree does not start, or dies.
     """
     with Reader(tree, suites, target, cache, say, cases) as reader:
         return reader.compiled()

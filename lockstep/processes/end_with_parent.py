@@ -63,13 +63,9 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process that leads a session of its own; end it with ``reap``.
+    """Start a process that leads a session of its own; end it with ``reap``. ``OSError``: it cannot be started.
 
-    Args:
-        command: the program and its arguments; a Python program must call ``end_with_parent`` first.
-
-    Raises:
-        OSError: the program cannot be started.
+    A Python program must call ``end_with_parent`` first.
     """
     process: subprocess.Popen[bytes] = _starter(functools.partial(_popen, command, **options))
     return process

@@ -24,7 +24,7 @@ _GAPS = 512 * 64
 
 
 class DrawnCase:
-    """A case of a problem: draws values from seeds that nobody knows.
+    """A case of a problem: draws values from seeds that nobody knows. ``SuiteError``: the problem's result is random.
 
     Attributes:
         inputs, out, results: an argument set, by which both processes lay out their memory.
@@ -33,9 +33,6 @@ class DrawnCase:
         sets: sets of a run by the times of incumbent and candidate.
         moved: inputs of other distributions, by name.
         note: what a reader of the verdicts must know, or "".
-
-    Raises:
-        SuiteError: the problem's result is random.
     """
 
     def __init__(self, problem: Problem, case: Case, device: Device) -> None:

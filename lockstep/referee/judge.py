@@ -51,14 +51,11 @@ _SLOWED = 0.01
 
 
 class Judge:
-    """Judges the candidates of one problem. Call ``close`` at the end.
+    """Judges the candidates of one problem. Call ``close`` at the end. ``SuiteError``: the problem cannot be used.
 
     Attributes:
         incumbent: name of the implementation that the problem itself gives as the one to beat, or "".
         unconfirmed: why no verdict is confirmed on this machine, or "".
-
-    Raises:
-        SuiteError: the problem cannot be used.
     """
 
     def __init__(self, source: ProblemDefinition, silence_s: float) -> None:

@@ -24,20 +24,15 @@ class NoVerdict(RuntimeError):
 
 
 class Referee:
-    """Judges the candidates of one loop. Call ``close`` at the end.
+    """Judges the candidates of one loop. Call ``close`` at the end. ``SuiteError``: the problem cannot be used.
 
-    Args:
+    Attributes:
         search: the tests with error rate and smallest effect; it counts the finals.
         keep: compare every candidate with the first incumbent; otherwise a faster candidate becomes the incumbent.
         judge: opens the problem (tests pass their own).
-
-    Attributes:
         incumbent: name of the submission that candidates are currently compared with.
         counts: number of verdicts so far, by outcome.
         notes: what a reader of the verdicts must know about the problem.
-
-    Raises:
-        SuiteError: the problem cannot be used.
     """
 
     def __init__(
@@ -60,10 +55,7 @@ class Referee:
         self._names: set[str] = set()
 
     def open(self, incumbent: Submission | None = None) -> None:
-        """Start the incumbent and check it alone. No candidate can be judged if this fails.
-
-        Args:
-            incumbent: the first incumbent; None for the problem's own.
+        """Start ``incumbent``, or the problem's own, and check it alone. No candidate can be judged if this fails.
 
         Raises:
             NoVerdict: the incumbent fails.

@@ -59,13 +59,12 @@ def observe(
 ) -> Observed:
     """Compare the work of base and head of a variant. What cannot be captured or read is different, for that reason.
 
+    ``DeviceLost`` names the side whose call broke the CUDA context.
+
     Args:
         draws: buffers with different values, of one argument set each.
         codes: machine code of the kernels that Triton loaded.
         begin: called with "base" or "head" before that side's code runs.
-
-    Raises:
-        DeviceLost: a call of base or head, which it names, broke the CUDA context.
     """
     return _attempted(device, lambda: _observed(pair, draws, device, codes, begin), Observed)
 

@@ -137,15 +137,11 @@ class TritonCode:
 
 
 def read_graph(graph: int, codes: TritonCode) -> Work:
-    """Return the nodes of a captured graph, with raw addresses.
+    """Return the nodes of a captured graph, with raw addresses; ``GraphError`` if a function of the driver fails.
 
-    Args:
-        graph: ``cudaGraph_t``, which is the same as the driver's ``CUgraph``.
-        codes: machine code of the kernels that Triton loaded. Any other function has its handle as identity: in one
-            process the same handle is the same code, and different handles may be.
-
-    Raises:
-        GraphError: a function of the driver fails.
+    ``graph`` is a ``cudaGraph_t``, the same as the driver's ``CUgraph``. ``codes`` is machine code of the kernels that
+    Triton loaded. Any other function has its handle as identity: in one process the same handle is the same code, and
+    different handles may be.
     """
     nodes = _listed("cuGraphGetNodes", c_void_p(graph))[0]
     positions = {node: number for number, node in enumerate(nodes)}

@@ -58,13 +58,9 @@ class CallComparer(Instruments):
         self._codes = TritonCode.listening() if self.device.kind == "cuda" else TritonCode()
 
     def compare(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
-        """Return the verdict on a call that base and head both make.
+        """Return the verdict on a call that base and head both make; ``DeviceLost`` if one broke the CUDA context.
 
-        Args:
-            seconds: the time for epochs. The first calls, which may compile for longer than that, come before.
-
-        Raises:
-            DeviceLost: a call broke the CUDA context.
+        ``seconds`` are for epochs. The first calls, which may compile for longer than that, come before.
         """
         started = time.monotonic()
         file, line = head.place

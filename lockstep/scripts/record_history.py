@@ -38,13 +38,8 @@ ENVIRONMENT = "lockstep"
 def record_history(project: Project, plan: Plan, span: str, folder: Path, say: Callable[[str], None]) -> int:
     """Measure each commit of a range, oldest first; return the number of commits with a time.
 
-    Args:
-        span: commits, as for git log.
-        folder: folder of asv's results.
-
-    Raises:
-        RefError: git does not know the range.
-        RuntimeError: torch cannot be imported.
+    ``span`` are commits as for git log (``RefError`` if git does not know them), ``folder`` that of asv's results.
+    ``RuntimeError``: torch cannot be imported.
     """
     host, recorded = ask_host(), 0
     for commit, date in _commits(project, span):

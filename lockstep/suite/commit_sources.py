@@ -41,12 +41,8 @@ class Tree:
 def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tree]:
     """Write the packages of a commit into a temporary folder, and yield that tree; for ".", yield the working tree.
 
-    Args:
-        ref: a name that git resolves to a commit, or ".".
-        packages: folders at the root; folders that the commit lacks are left out.
-
-    Raises:
-        RefError: there is no such commit, or no repository.
+    ``ref`` is "." or what git resolves to a commit, else ``RefError`` is raised. ``packages`` are folders at the root;
+    those that the commit lacks are left out.
     """
     if ref == WORKING_TREE:
         yield Tree(ref, repository.resolve(), tuple(packages))

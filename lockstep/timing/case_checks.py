@@ -74,12 +74,8 @@ class Checks:
     def of(self, suite: Suite, case: Case, contender: Contender, trusted: Trusted, *, twice: bool) -> Checked:
         """Check a contender, or return its earlier result: the cold and the warm series of a case share one check.
 
-        Args:
-            twice: whether to call it twice, to find out whether it is deterministic.
-
-        Raises:
-            Exception: the contender fails its check; the error says how.
-            DeviceLost: the check broke the CUDA context.
+        ``twice``: whether to call it twice, to find out whether it is deterministic. A failed check raises its error, a
+        broken CUDA context ``DeviceLost``.
         """
         key = suite.name, case.label, contender.tree, contender.variant
         if key not in self._results:

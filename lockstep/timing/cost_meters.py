@@ -55,14 +55,7 @@ class CostMeter:
     def epoch(
         self, arms: Sequence[Arm], listener: Callable[[str, str], None], restore: Callable[[], None] | None
     ) -> Metered:
-        """Measure the cost of each arm in one epoch.
-
-        Args:
-            listener, restore: see ``lockstep.timing.epochs.Source``.
-
-        Raises:
-            DeviceLost: an arm broke the device.
-        """
+        """Measure the cost of each arm in an epoch (see ``epochs.Source``); ``DeviceLost`` if an arm breaks the GPU."""
         raise NotImplementedError
 
     def add(self, numbers: Mapping[str, Sequence[Timing]]) -> None:

@@ -60,14 +60,10 @@ def half_width_after(count: int, epochs: Sequence[float]) -> float:
 def standard_error(
     low: NDArray[np.float64], high: NDArray[np.float64], epochs: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return the standard errors of logs, given intervals from ``exponential(log_interval(...))``.
+    """Return the standard errors of logs, in log units, given intervals from ``exponential(log_interval(...))``.
 
-    Args:
-        low, high: ends of the intervals of ratios or times; arrays of the same length.
-        epochs: number of epochs behind each interval.
-
-    Returns:
-        Standard errors in log units; NaN for fewer than two epochs and without an interval.
+    ``low`` and ``high`` are the ends, of ratios or times; ``epochs`` is the number of epochs behind each interval. The
+    error is NaN for fewer than two epochs and without an interval.
     """
     # Imported here: the verbs that measure import this module at their start and do without NumPy.
     import numpy as np

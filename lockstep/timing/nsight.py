@@ -40,15 +40,10 @@ def commands(suite: str, variant: str, case: str, l2: str, calls: int) -> dict[s
 
 
 def run_marked(device: Device, suite: Suite, variant: str, case: Case, l2: str, calls: int) -> int:
-    """Call the variant ``calls`` times inside an NVTX range, for a profiler.
+    """Call the variant ``calls`` times inside an NVTX range, for a profiler; return the number of argument sets.
 
-    In a cold case each call takes the next argument set.
-
-    Returns:
-        The number of argument sets.
-
-    Raises:
-        NotImplementedError: the variant does not support the case, or the case cannot be made cold.
+    In a cold case each call takes the next set. A case that the variant does not support, or that cannot be made cold,
+    raises ``NotImplementedError``.
     """
     family = load_family(suite)
     [first] = make_arms({variant: variant}, family, draw_sets(suite, case, device, 1, seed=0), 0)

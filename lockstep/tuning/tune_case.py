@@ -80,13 +80,11 @@ def tune(
 ) -> Tuned:
     """Check and time the candidate configurations of a variant at a case, and return the best with its ratio.
 
+    A candidate that breaks the CUDA context raises ``DeviceLost``; a variant without candidates ``SuiteError``.
+
     Args:
         behind: whether the time behind a fixed kernel counts as well as the time in a chain of calls.
         listener: called with stage and candidate before each step that may hang.
-
-    Raises:
-        SuiteError: the variant has no candidates.
-        DeviceLost: a candidate broke the CUDA context.
     """
     space = search_space_of(suite, variant, case)
     rivals = contest(suite, variant, space)

@@ -43,14 +43,12 @@ class CallChecks:
     ) -> Verdict:
         """Return the verdict on determinism or error (``key.quantity``) in a case that both base and head can run.
 
-        If a further call of base fails, the verdict is "unsure"; of head, "failed"; for lack of memory, "na".
+        If a further call of base fails, the verdict is "unsure"; of head, "failed"; for lack of memory, "na". A call
+        that breaks the CUDA context raises ``DeviceLost``.
 
         Args:
             min_effect: changes of the error up to this share do not count.
             deadline: time on ``time.monotonic()``'s clock after which no call starts.
-
-        Raises:
-            DeviceLost: a call broke the CUDA context.
         """
         name = suite.name, case.label, key.variant, key.quantity
         verdict = self._verdicts.get(name)

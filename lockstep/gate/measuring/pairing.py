@@ -74,8 +74,7 @@ class PairTimer:
     def epoch(self, buffers: Buffers, verify: Verify | None = None) -> Measured:
         """Measure one epoch: seconds per call, or joules per call for the energy.
 
-        Args:
-            buffers: fresh buffers. Their seed decides which side is prepared and captured first.
+        The seed of the fresh ``buffers`` decides which side is prepared and captured first.
 
         Raises:
             ArmFailed: base or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result

@@ -86,13 +86,9 @@ class GitHub:
 
 
 def tell(github: GitHub, event: Mapping[str, Any]) -> int:
-    """Write or edit the comment on the pull request of a run, and return the exit status.
+    """Write or edit the comment on the pull request of a ``workflow_run`` event of GitHub; return the exit status.
 
-    Args:
-        event: the ``workflow_run`` event from GitHub.
-
-    Raises:
-        OSError: GitHub does not answer, or refuses.
+    ``OSError``: GitHub does not answer, or refuses.
     """
     run = event["workflow_run"]
     pull = find_pull(github, run, event["repository"])

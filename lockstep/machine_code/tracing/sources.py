@@ -18,11 +18,8 @@ Frames = Sequence[tuple[FrameType, int]]
 class Sources:
     """The files of the code under test, and what they ask while they are imported.
 
-    Args:
-        roots: the top-level packages and modules of the code under test, by the folder that holds them.
-
     Attributes:
-        packages: all of these packages and modules.
+        roots: the top-level packages and modules of the code under test, by the folder that holds them.
         asked: the questions of each file and the line that asks, by the file's path in its folder.
     """
 

@@ -34,14 +34,9 @@ class ToolchainError(RuntimeError):
 def overlay(packages: Sequence[str], say: Callable[[str], None]) -> Path:
     """Return a folder with these packages but without their dependencies; install the packages at first use.
 
-    pip's own settings apply (``PIP_INDEX_URL``, ``PIP_NO_INDEX``, ``PIP_FIND_LINKS``, pip.conf …).
-
-    Args:
-        packages: "name==version", or paths of wheels.
-        say: called with a line before an installation.
-
-    Raises:
-        ToolchainError: this Python has no pip, or pip cannot install a package.
+    Packages are "name==version" or paths of wheels. pip's own settings apply (``PIP_INDEX_URL``, ``PIP_NO_INDEX``,
+    ``PIP_FIND_LINKS``, pip.conf …). ``say`` is called before an installation. ``ToolchainError``: this Python has no
+    pip, or pip cannot install a package.
     """
     home = cache_folder() / "toolchains"
     folder = home / _key(packages)

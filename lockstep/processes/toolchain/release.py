@@ -39,12 +39,8 @@ class Release:
 def release_of(name: str, say: Callable[[str], None] = lambda line: None) -> Release:
     """Return a release, and install it if necessary, with the dependencies that it pins and the environment lacks.
 
-    Args:
-        name: "liger-kernel==0.6.2".
-        say: called with a line before an installation.
-
-    Raises:
-        ToolchainError: pip cannot install it.
+    ``name`` is "liger-kernel==0.6.2"; ``say`` is called before an installation. ``ToolchainError``: pip cannot install
+    it.
     """
     folder = overlay([name], say)
     if lacking := _lacking(name, folder):

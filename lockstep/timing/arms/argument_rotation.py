@@ -59,7 +59,8 @@ def set_count(
 ) -> int:
     """Return the number of argument sets that a case rotates through.
 
-    A warm series has one set. A cold series has at least two, and enough to fill the cache ``CACHE_FACTOR`` times.
+    A warm series has one set. A cold series has at least two, and enough to fill the cache ``CACHE_FACTOR`` times; a
+    case so small that even ``MOST_SETS`` would stay in the cache raises ``NotImplementedError``.
 
     Args:
         smallest: bytes that one call of the arm with the least data touches.
@@ -67,9 +68,6 @@ def set_count(
         floor_s: lower bound of the seconds per call; 0 if unknown. If it is known, sets are added up to ``PLACEMENTS``,
             while a rotation through all sets takes at most ``ROTATION_S`` seconds.
         most_bytes: bytes up to which sets are added for the sake of placements.
-
-    Raises:
-        NotImplementedError: the case is so small that even ``MOST_SETS`` sets would stay in the cache.
     """
     if l2 == "warm":
         return 1

@@ -57,11 +57,8 @@ class Capturer:
     def capture(self, arms: Sequence[Arm], listener: Callable[[str, str], None]) -> list[Captured]:
         """Capture a replay of at least ``replay_s`` seconds for each arm of an epoch. An arm that fails is left out.
 
-        Args:
-            listener: called with "capture" and the arm's name before the arm runs.
-
-        Raises:
-            DeviceLost: an arm broke the device.
+        ``listener`` hears "capture" and the arm's name before the arm runs. An arm that breaks the device raises
+        ``DeviceLost``.
         """
         pool = _Pool(self.device)
         held: list[Replay] = []  # must stay alive until the pool has other graphs

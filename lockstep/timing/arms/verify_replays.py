@@ -83,12 +83,8 @@ class Verifier:
     def verify(self, timed: Sequence[Timed], seed: int) -> Verified:
         """Write other values into the arguments of all arms, replay each arm, and compare its outputs.
 
-        Args:
-            seed: seed of the values that were timed.
-
-        Raises:
-            SuiteError: a function of the suite fails.
-            RuntimeError: a replay broke the CUDA context.
+        ``seed`` is that of the values that were timed. A suite's function that fails raises ``SuiteError``, a replay
+        that breaks the CUDA context ``RuntimeError``.
         """
         for draws in range(min(DRAWS, len(timed[0].arm.calls)), 0, -1):
             try:

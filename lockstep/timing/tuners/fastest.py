@@ -32,12 +32,8 @@ EQUAL = 0.01
 def fastest(calls: Mapping[str, Call], device: Device, preferred: str, unfit: tuple[type[Exception], ...]) -> str:
     """Return the name of the fastest call; "" if none can run. The GPU's cache is cold before each call.
 
-    Args:
-        preferred: the call to choose of those that are equally fast.
-        unfit: errors of calls that cannot run on this device, such as those that need too much shared memory.
-
-    Raises:
-        Exception: a call raises another error, or cannot be captured.
+    Of calls that are equally fast, ``preferred`` is chosen. ``unfit`` are errors of calls that cannot run on this
+    device, such as those that need too much shared memory; any other error is raised.
     """
     usable = {name: call for name, call in calls.items() if _runs(call, unfit)}
     flush, pool = _flush(device), device.new_pool()
