@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lockstep.gate.model import Group, SeriesKey, SideFacts
 from lockstep.suite.definition import CACHE_STATES, Suite
@@ -19,59 +19,43 @@ MOST_SHARES, LEAST_CASE_S = 2.0, 5.0
 AA_GROUPS = 3
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The suites, cases, cache states and variants to compare.
+def cases_here(
+    suites: Mapping[str, Suite], requested: Mapping[str, Sequence[str] | None], *, on_cpu: bool
+) -> dict[str, list[str]]:
+    """Return the labels of the requested cases that this machine can compare, by suite: on a CPU the quick cases.
 
-    Attributes:
-        cases: labels of the cases, by suite name.
-        variants: names of the variants; empty for all.
+    ``requested`` has ``None`` for all cases of a suite.
     """
-
-    suites: Mapping[str, Suite]
-    cases: Mapping[str, Sequence[str]]
-    states: Sequence[str]
-    variants: Sequence[str] = ()
-
-    def keys(self, imported: Mapping[str, Mapping[str, SideFacts]]) -> Iterator[SeriesKey]:
-        """Yield the key of every selected series that base or head has, from the imports' result (``imported``)."""
-        for name in self.suites:
-            sides = [imported.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
-            variants = dict.fromkeys(variant for side in sides for variant in side.variants)
-            if not variants and not all(side.missing for side in sides):
-                # Neither side could be imported. Today's variants are listed, so that the report shows the failure.
-                variants = dict.fromkeys(self.suites[name].variants())
-            for case in self.cases[name]:
-                axes = self.suites[name].case(case)
-                for l2 in self.states:
-                    for variant in variants:
-                        allowed = not skip_reason(self.suites[name], variant, axes)
-                        if allowed and (not self.variants or variant in self.variants):
-                            yield SeriesKey(name, variant, case, l2)
-
-
-def select(
-    suites: Mapping[str, Suite],
-    requested: Mapping[str, Sequence[str] | None],
-    *,
-    on_cpu: bool,
-    l2: str = "both",
-    variants: Sequence[str] = (),
-) -> Selection:
-    """Return the cases that this machine can compare: on a CPU the quick cases, warm; on a GPU all cases. May be empty.
-
-    Args:
-        requested: labels of the requested cases, by suite; ``None`` for all cases of a suite.
-        l2: a cache state, or "both".
-    """
-    cases: dict[str, Sequence[str]] = {}
+    cases: dict[str, list[str]] = {}
     for name, suite in suites.items():
-        machine_cases, labels = suite.cases_on("cpu" if on_cpu else "cuda"), requested[name]
-        cases[name] = [case.label for case in machine_cases if labels is None or case.label in labels]
-    states: tuple[str, ...] = CACHE_STATES if l2 == "both" else (l2,)
-    if on_cpu:
-        states = tuple(state for state in states if state == "warm")
-    return Selection(suites, cases, states, variants)
+        here, labels = suite.cases_on("cpu" if on_cpu else "cuda"), requested[name]
+        cases[name] = [case.label for case in here if labels is None or case.label in labels]
+    return cases
+
+
+def states_here(l2: str, *, on_cpu: bool) -> tuple[str, ...]:
+    """Return the requested cache states, "both" or one, that this machine can compare: on a CPU at most "warm"."""
+    return tuple(state for state in CACHE_STATES if l2 in (state, "both") and (state == "warm" or not on_cpu))
+
+
+def series(
+    suites: Mapping[str, Suite],
+    cases: Mapping[str, Sequence[str]],
+    states: Sequence[str],
+    variants: Sequence[str],
+    imported: Mapping[str, Mapping[str, SideFacts]],
+) -> Iterator[SeriesKey]:
+    """Yield the key of every series that base or head has, of these cases, states and variants (all, if empty)."""
+    for name, suite in suites.items():
+        sides = [imported.get(name, {}).get(side, SideFacts()) for side in ("base", "head")]
+        found = dict.fromkeys(variant for side in sides for variant in side.variants)
+        if not found and not all(side.missing for side in sides):
+            # Neither side could be imported. Today's variants are listed, so that the report shows the failure.
+            found = dict.fromkeys(suite.variants())
+        chosen = [variant for variant in found if not variants or variant in variants]
+        for case in cases[name]:
+            measured = [variant for variant in chosen if not skip_reason(suite, variant, suite.case(case))]
+            yield from (SeriesKey(name, variant, case, l2) for l2 in states for variant in measured)
 
 
 def groups(keys: Iterable[SeriesKey]) -> list[Group]:

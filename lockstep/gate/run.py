@@ -6,7 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lockstep.gate.compile_pairs import CompilePairs
 from lockstep.gate.coordinator import Coordinator
@@ -14,7 +14,7 @@ from lockstep.gate.import_facts import Imports
 from lockstep.gate.judge import Judge
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.observers import Observers, observers_here
-from lockstep.gate.plan import Selection, groups, select
+from lockstep.gate.plan import cases_here, groups, series, states_here
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import Request, unfit_machine
 from lockstep.gate.unchanged import Unchanged, compare_sources
@@ -61,17 +61,20 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
         return replace(comparison.report(interrupted=interrupted), trouble=trouble, wall_s=time.monotonic() - started)
 
 
+@dataclass
 class _Run:
     """One comparison of two versions, and what is known of it so far."""
 
-    def __init__(self, request: Request, base: Version, head: Version, say: Callable[[str], None]) -> None:
-        self._request = request
-        self._base = base
-        self._head = head
-        self._say = say
+    request: Request
+    base: Version
+    head: Version
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        request, base, head = self.request, self.base.tree, self.head.tree
         self._setup = Setup(
-            base=base.tree.root,
-            head=head.tree.root,
+            base=base.root,
+            head=head.root,
             packages=request.packages,
             benchmark_dir=request.benchmark_dir,
             suites=tuple(request.suites),
@@ -80,21 +83,21 @@ class _Run:
             tuned=request.tuned,
             retune=request.retune,
         )
-        self._coordinator = Coordinator(self._setup, request.silence_s, say)
-        self._compile_pairs = CompilePairs(base.tree, head.tree, request.benchmark_dir)
+        self._coordinator = Coordinator(self._setup, request.silence_s, self.say)
+        self._compile_pairs = CompilePairs(base, head, request.benchmark_dir)
         self._observers: Observers | None = None
         self._imports = Imports()
         self._judge: Judge | None = None
-        self._notes = list(changed_texts(request.suites.values(), base.commit.removesuffix("+dirty")))
+        self._notes = list(changed_texts(request.suites.values(), self.base.commit.removesuffix("+dirty")))
         self._compared_s = 0.0
 
     def judge(self) -> str:
         """Compare the requested cases. Return why this machine cannot compare them, or ""."""
-        request, started = self._request, time.monotonic()
+        request, started = self.request, time.monotonic()
         unchanged = replace(self._compare_sources(), measure_all=request.measure_all)
         self._imports = self._coordinator.start()
         machine = self._coordinator.machine
-        self._say(f"both versions imported in {time.monotonic() - started:.0f} s")
+        self.say(f"both versions imported in {time.monotonic() - started:.0f} s")
         self._notes += [f"{n}: {c.reason}, so its cases were not compared" for n, c in self._imports.conflicts.items()]
         sides = self._imports.sides
         expect_variants(
@@ -103,24 +106,24 @@ class _Run:
             [name for of_suite in sides.values() for facts in of_suite.values() for name in facts.variants],
         )
         on_cpu = machine["device"] == "cpu"
-        selection = select(request.suites, request.cases, on_cpu=on_cpu, l2=request.l2, variants=request.variants)
-        if trouble := _unfit(request, machine, selection):
+        cases, states = cases_here(request.suites, request.cases, on_cpu=on_cpu), states_here(request.l2, on_cpu=on_cpu)
+        if trouble := _unfit(request, machine, cases, states):
             return trouble
-        keys = list(selection.keys(sides))
+        keys = list(series(request.suites, cases, states, request.variants, sides))
         started = time.monotonic()
         unchanged = self._observe(keys, unchanged)
         self._compared_s = time.monotonic() - started
-        self._judge = Judge(request, self._imports, unchanged, self._coordinator, self._compile_pairs, self._say)
+        self._judge = Judge(request, self._imports, unchanged, self._coordinator, self._compile_pairs, self.say)
         self._judge.run(keys)
         return self._judge.trouble()
 
     def report(self, *, interrupted: bool) -> Report:
         """Return the report of what is known."""
-        request, judge = self._request, self._judge
+        request, judge = self.request, self._judge
         verdicts, default = judge.verdicts.values() if judge else (), request.thresholds.default
         return Report(
-            base=self._base.label,
-            head=self._head.label,
+            base=self.base.label,
+            head=self.head.label,
             min_effect=default.min_effect if request.min_effect is None else request.min_effect,
             confidence=default.confidence,
             budget_s=request.budget_s,
@@ -144,14 +147,14 @@ class _Run:
 
     def _compare_sources(self) -> Unchanged:
         """Find suites with equal sources. If others must be observed on a GPU, start the processes that observe."""
-        suites = self._request.suites
-        unchanged = compare_sources(self._base.tree, self._head.tree, suites.values())
+        suites = self.request.suites
+        unchanged = compare_sources(self.base.tree, self.head.tree, suites.values())
         differing = tuple(name for name in suites if name not in unchanged.same_sources)
-        self._say(f"{len(unchanged.same_sources)} of {len(suites)} suites have the same sources")
-        to_observe = tuple(suites) if self._request.measure_all else differing
+        self.say(f"{len(unchanged.same_sources)} of {len(suites)} suites have the same sources")
+        to_observe = tuple(suites) if self.request.measure_all else differing
         if to_observe and find_gpu() is not None:
             setup = replace(self._setup, suites=to_observe)
-            self._observers = Observers(setup, self._request.silence_s, observers_here())
+            self._observers = Observers(setup, self.request.silence_s, observers_here())
         return unchanged
 
     def _observe(self, keys: Sequence[SeriesKey], unchanged: Unchanged) -> Unchanged:
@@ -163,15 +166,15 @@ class _Run:
             return unchanged
         waiting = [key for key in keys if self._imports.on_both_sides(key) and not unchanged.same(key)]
         to_observe = groups(dict.fromkeys(replace(key, l2="") for key in waiting))
-        random.Random(self._request.seed).shuffle(to_observe)  # other kernels are compiled at the same time
-        self._say(f"observing {sum(len(group.variants) for group in to_observe)} cases")
+        random.Random(self.request.seed).shuffle(to_observe)  # other kernels are compiled at the same time
+        self.say(f"observing {sum(len(group.variants) for group in to_observe)} cases")
         started = time.monotonic()
-        observed = self._observers.observe(to_observe, started + max(LEAST_OBSERVATION_S, self._request.budget_s))
+        observed = self._observers.observe(to_observe, started + max(LEAST_OBSERVATION_S, self.request.budget_s))
         same = sum(not seen.difference for seen in observed.values())
         if observed:
             told = f"observed on this GPU: {same} of {len(observed)} cases give it the same work"
             self._notes.append(told)
-            self._say(f"{told} ({time.monotonic() - started:.0f} s)")
+            self.say(f"{told} ({time.monotonic() - started:.0f} s)")
         return replace(unchanged, observed=observed)
 
 
@@ -179,12 +182,14 @@ def _interrupted(verdict: Verdict) -> Verdict:
     return replace(verdict, reason="interrupted before it") if verdict.reason == UNREACHED else verdict
 
 
-def _unfit(request: Request, machine: Mapping[str, str], selection: Selection) -> str:
+def _unfit(
+    request: Request, machine: Mapping[str, str], cases: Mapping[str, Sequence[str]], states: Sequence[str]
+) -> str:
     if unfit := unfit_machine(machine, request.need_gpu, request.need_lock):
         return unfit
-    if not selection.states:
+    if not states:
         return "a CPU measures no cases with a cold L2: leave --l2 cold out"
-    if not any(selection.cases.values()):
+    if not any(cases.values()):
         quick = [f"{name} {case.label}" for name, suite in request.suites.items() for case in suite.quick]
         return f"this machine measures none of the selected cases; a CPU measures {', '.join(quick[:8]) or 'none'}"
     return ""

@@ -10,10 +10,11 @@ from lockstep import grid
 from lockstep.gate.model import SeriesKey, SideFacts
 from lockstep.gate.plan import (
     AA_GROUPS,
-    Selection,
     aa_groups,
+    cases_here,
     deadline_of,
-    select,
+    series,
+    states_here,
 )
 from lockstep.suite.discovery import load_suites
 
@@ -38,25 +39,25 @@ def sides(base=(), head=(), **facts):
 
 
 @pytest.mark.parametrize(
-    ("asked", "options", "labels", "states"),
+    ("asked", "on_cpu", "l2", "labels", "states"),
     [
-        (None, {"on_cpu": True}, ["M=1", "M=2"], ("warm",)),
-        (None, {"on_cpu": True, "l2": "cold"}, ["M=1", "M=2"], ()),
-        (None, {"on_cpu": True, "l2": "warm"}, ["M=1", "M=2"], ("warm",)),
-        (None, {"on_cpu": False}, ["M=1", "M=2", "M=3"], ("warm", "cold")),
-        (None, {"on_cpu": False, "l2": "cold"}, ["M=1", "M=2", "M=3"], ("cold",)),
-        (["M=3", "M=2"], {"on_cpu": False}, ["M=2", "M=3"], ("warm", "cold")),
-        (["M=3", "M=2"], {"on_cpu": True}, ["M=2"], ("warm",)),
+        (None, True, "both", ["M=1", "M=2"], ("warm",)),
+        (None, True, "cold", ["M=1", "M=2"], ()),
+        (None, True, "warm", ["M=1", "M=2"], ("warm",)),
+        (None, False, "both", ["M=1", "M=2", "M=3"], ("warm", "cold")),
+        (None, False, "cold", ["M=1", "M=2", "M=3"], ("cold",)),
+        (["M=3", "M=2"], False, "both", ["M=2", "M=3"], ("warm", "cold")),
+        (["M=3", "M=2"], True, "both", ["M=2"], ("warm",)),
     ],
 )
-def test_a_machine_judges_what_was_asked_and_it_can(suite, asked, options, labels, states):
-    chosen = select({"a": suite}, {"a": asked}, **options)
-    assert (list(chosen.cases["a"]), set(chosen.states)) == (labels, set(states))
+def test_a_machine_judges_what_was_asked_and_it_can(suite, asked, on_cpu, l2, labels, states):
+    assert cases_here({"a": suite}, {"a": asked}, on_cpu=on_cpu) == {"a": labels}
+    assert set(states_here(l2, on_cpu=on_cpu)) == set(states)
 
 
 def test_every_series_that_either_side_has_is_judged_where_it_is_allowed(suite):
     def judged(found, variants=()):
-        return [(key.variant, key.case) for key in Selection({"a": suite}, labels, ["warm"], variants).keys(found)]
+        return [(key.variant, key.case) for key in series({"a": suite}, labels, ["warm"], variants, found)]
 
     labels = {"a": ["M=1", "M=2"]}
     assert judged(sides(base=("plain", "gone"), head=("plain", "new", "small"))) == [
@@ -70,12 +71,16 @@ def test_every_series_that_either_side_has_is_judged_where_it_is_allowed(suite):
 def test_a_family_that_neither_side_can_import_is_named_and_one_that_neither_has_is_not():
     suites = load_suites(ROOT / "benchmarks")
     [case] = suites["linear"].cases[:1]
-    selection = Selection({"linear": suites["linear"]}, {"linear": [case.label]}, ["warm"])
+
+    def judged(found):
+        of_linear = series({"linear": suites["linear"]}, {"linear": [case.label]}, ["warm"], (), {"linear": found})
+        return [key.variant for key in of_linear]
+
     absent, broken = SideFacts(missing=True), SideFacts(error="no torch")
     for found in ({}, {"base": absent, "head": broken}, {"base": broken, "head": absent}):
-        assert {key.variant for key in selection.keys({"linear": found})} <= set(suites["linear"].variants())
-        assert len(list(selection.keys({"linear": found}))) > 1
-    assert list(selection.keys({"linear": {"base": absent, "head": absent}})) == []
+        assert set(judged(found)) <= set(suites["linear"].variants())
+        assert len(judged(found)) > 1
+    assert judged({"base": absent, "head": absent}) == []
 
 
 def keys(suites=("a", "b"), cases=4):
