@@ -31,7 +31,7 @@ from lockstep.asv.copy_numbers import Timed
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
 from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
-from lockstep.asv.survey import Planned
+from lockstep.asv.survey import Case, Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
@@ -98,12 +98,11 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self._benchmarks: dict[str, dict[str, Any]] = {}
         self._recorder: Recorder | None = None
         self._progress: Progress | None = None
-        self._requested: set[tuple[str, str, str]] = set()
+        self._requested: set[Case] = set()
         options = getattr(conf, "lockstep_run", None)
         self._options = options or RunOptions(Machine.get_unique_machine_name(), "unknown")
         self._options.environments.append(self)
-        self._planned: dict[tuple[str, str, str], list[str]] = {}
-        self._costs: dict[tuple[str, str, str], set[str]] = {}
+        self._planned: dict[Case, Planned] = {}
         # asv may end by an error, and no worker may outlive the run.
         atexit.register(self.close)
 
@@ -157,7 +156,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             float(conf.default_benchmark_timeout),
             resume=self._options.resume,
             say=self._say,
-            plan=self._planned_cases,
+            plan=self._plan,
             repeats=self._timed,
             host=self._options.host,
             works=lambda: self._works(spec),
@@ -232,12 +231,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         first = (suite, case, l2) not in self._requested
         self._requested.add((suite, case, l2))
         known = self._recorder.served(key, benchmark["version"]) is not None
-        variants = plan.get((suite, case, l2), [])
+        planned = plan.get((suite, case, l2), Planned())
         started = time.monotonic()
-        costs = sorted(self._costs.get((suite, case, l2), ()))
-        record = self._recorder.record(key, benchmark["version"], variants, costs)
+        record = self._recorder.record(key, benchmark["version"], planned.variants, planned.costs)
         if first:
-            records = [self._recorder.served((suite, name, case, l2), benchmark["version"]) for name in variants]
+            series = [(suite, name, case, l2) for name in planned.variants]
+            records = [self._recorder.served(one, benchmark["version"]) for one in series]
             self._progress.case(
                 [record for record in records if record], time.monotonic() - started, measured=not known
             )
@@ -263,21 +262,18 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         """Return whether asv has discovered the benchmarks."""
         return bool(self._benchmarks)
 
-    def _plan(self) -> dict[tuple[str, str, str], list[str]]:
-        """Return the selected variants of every selected case, and note the costs selected with them."""
+    def _plan(self) -> dict[Case, Planned]:
+        """Return the selected variants of every selected case, and the costs selected with them."""
         if not self._planned:
             for _, benchmark, _, (suite, variant, case, l2) in self.selected():
-                if name := cost_of(benchmark["quantity"]):
-                    self._costs.setdefault((suite, case, l2), set()).add(name)
-                variants = self._planned.setdefault((suite, case, l2), [])
-                if variant not in variants:
-                    variants.append(variant)
-            if left_out := sorted(set(self._options.costs).difference(*self._costs.values())):
+                planned = self._planned.setdefault((suite, case, l2), Planned())
+                if variant not in planned.variants:
+                    planned.variants.append(variant)
+                if (cost := cost_of(benchmark["quantity"])) and cost not in planned.costs:
+                    planned.costs.append(cost)
+            if left_out := sorted(set(self._options.costs).difference(*(one.costs for one in self._planned.values()))):
                 self._say(f"--bench selects no series of {', '.join(left_out)}: leave the quantity out of the pattern")
         return self._planned
-
-    def _planned_cases(self) -> dict[tuple[str, str, str], Planned]:
-        return {case: Planned(names, sorted(self._costs.get(case, ()))) for case, names in self._plan().items()}
 
     def _works(self, spec: WorkerSpec) -> Works:
         """Return the work of all commits of this run, which is asked for at once, before the first is timed."""
@@ -293,7 +289,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
                 results = Path(self._conf.results_dir).resolve() / options.machine
                 commits = without_records(commits, results, self.name)
             if len(commits) > 1:
-                options.scouts.ask(commits, self._planned_cases())
+                options.scouts.ask(commits, self._plan())
         return options.scouts.works
 
     def _timed(self, host: Mapping[str, str]) -> Timed | None:

@@ -21,8 +21,8 @@ Case = tuple[str, str, str]
 class Planned:
     """What a run asks for at one case and cache state."""
 
-    variants: Sequence[str]
-    costs: Sequence[str] = ()
+    variants: list[str] = field(default_factory=list)
+    costs: list[str] = field(default_factory=list)
 
     def covered(self, case: Case, known: Collection[Key]) -> bool:
         """Return whether all series of a case are among the known ones."""
