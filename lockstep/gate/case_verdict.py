@@ -50,10 +50,7 @@ class Trial:
         unit: what reasons call the measurements, such as "epochs".
         ratios_of: returns the log ratio head / base of each measurement of a pass.
         twins: whether base is compared with itself: an A/A comparison has one pass.
-        decisions: the decision of each finished pass.
         refusal: the verdict on a case that cannot be compared.
-        moved: number of epochs in which a control's time changed.
-        voided: number of those that were discarded.
     """
 
     test: Test

@@ -112,7 +112,6 @@ class Verdict:
         code: a sentence for each difference of the machine code, and of the choices of tuners.
         accepted: the reason from thresholds.toml if the slowdown is accepted.
         file, line: file and line of the variant's function in head, relative to the tree; line 0 if unknown.
-        wall_s: seconds spent on the case.
         excluded: the share by which head cannot be slower, with the confidence of the case; ``None`` if none is known.
     """
 

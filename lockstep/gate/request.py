@@ -34,7 +34,6 @@ class Request:
         variants: names of the variants; empty for all.
         l2: a cache state, or "both".
         costs: costs to judge besides the latency (``lockstep.gate.model.COSTS``), by suite.
-        thresholds: content of thresholds.toml.
         min_effect: smallest change that counts; ``None`` to use the thresholds.
         about: hashes and subject lines of head's commits, and pull requests ("#123"). An ``[[accept]]`` entry of
             thresholds.toml that names one of them may accept a slowdown. ``run`` adds the commits.

@@ -24,7 +24,6 @@ class Version:
         name: the version in the user's words, such as "main", "." or "liger-kernel==0.6.2".
         commit: full hash. For the working tree, the hash of HEAD, with "+dirty" if files under test were changed; ""
             for a release.
-        tree: the version's packages.
     """
 
     name: str

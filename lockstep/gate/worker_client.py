@@ -18,7 +18,6 @@ class Setup:
 
     Attributes:
         base, head: folders that hold the packages of base and of head.
-        suites: names of the suites to compare.
         seed: seed of inputs, placement of buffers, and order.
         packages, benchmark_dir, quick, tuned, retune: see ``lockstep.gate.request.Request``.
         skip: imports ("suite@side") that are known to hang or kill the worker.

@@ -63,7 +63,6 @@ def observe(
 
     Args:
         draws: buffers with different values, of one argument set each.
-        codes: machine code of the kernels that Triton loaded.
         begin: called with "base" or "head" before that side's code runs.
     """
     return _attempted(device, lambda: _observed(pair, draws, device, codes, begin), Observed)

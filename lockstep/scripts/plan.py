@@ -47,7 +47,6 @@ class Plan:
         sides: "head" alone to measure, or "base" and "head" to compare.
         packages, local: see ``lockstep.scripts.project.Project``.
         arguments: command line of the script.
-        budget_s: seconds for measuring.
         least_s: least seconds for a call.
         only_find: whether the script's calls are only listed.
         cases, variants: globs of the calls to take; empty for all.

@@ -22,7 +22,6 @@ class Control:
 
     Attributes:
         name: "copy", "matmul" or "empty".
-        calls: calls in one replay.
         work: bytes or operations in one call; 0 for a control without a rate.
         unit: "B/s" or "FLOP/s", the unit of ``work`` over time.
     """

@@ -111,7 +111,6 @@ class Comparison:
         baseline: the arm that ratios refer to; it may be absent from ``names``.
         controls: fixed work, timed before the first epoch, after the rounds of every ``EPOCHS_A_CONTROL`` of the
             ``min_epochs``, and after those of each further epoch, because each further epoch may be the last.
-        seed: seed of the order and the buffers.
         reference_mhz: clock to which an arm's ratio is normalised, by arm; by default the arm's mean clock in this
             measurement, scaled as ``lockstep.timing.clock_correction`` says if the baseline has a reference clock.
         trusted: the original functions that measuring relies on; by default the currently loaded functions.

@@ -92,7 +92,6 @@ class CaseInstruments(Instruments):
         seed: seed of the inputs on which results are checked; random unless given.
         places: changes the placement of buffers and the order of arms. With 0, as in a history, every run and commit
             has the same placement and order.
-        observer: records the machine code of the kernels that run.
         history: whether to leave out cases that a history does not measure. If false, the working tree is measured: a
             missing module that a suite imports is a failure, while in an older commit of a history it is "na".
     """

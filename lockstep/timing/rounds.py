@@ -29,7 +29,6 @@ class Pace:
     """The length of an epoch.
 
     Attributes:
-        replay_s: shortest replay, seconds.
         rounds: timed rounds; fewer if they would take longer than ``epoch_s`` seconds.
         warmup_s: seconds for which the arms run in turn before their first epoch, until clocks settle.
     """

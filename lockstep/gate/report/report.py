@@ -32,11 +32,8 @@ class Report:
         min_effect: the requested smallest change that counts; each verdict has the value used for its case.
         confidence: 1 − the family-wise error rate.
         budget_s: seconds for judging.
-        seed: seed of buffers, order and the choice of A/A cases.
         machine: GPU or CPU, clock state, toolchain.
-        cases: one verdict per case.
         meter: verdicts on unchanged code that was compared with itself; they show the machine's noise.
-        wall_s: seconds in total.
         notes: cautions for readers: larger thresholds, separate processes, a control whose time changed.
         trouble: why the machine cannot judge; "" if it can.
         interrupted: whether the run was stopped; cases that it had not reached are unsure.

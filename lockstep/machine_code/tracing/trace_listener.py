@@ -14,8 +14,6 @@ class Listener:
     """The receivers of what the code under test does now; ``heard_by`` replaces them.
 
     Attributes:
-        distrust: receives reasons to distrust the trace.
-        step: receives steps of the host side.
         launch: receives launches of kernels that the code under test compiled before.
         place: returns the made-up address of a byte of a storage.
         configuration: what the configuration of the tuned kernel that is launched sets, or "".

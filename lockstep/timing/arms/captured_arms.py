@@ -38,7 +38,6 @@ class Capturer:
     """Captures the arms of each epoch.
 
     Attributes:
-        replay_s: minimum length of a replay in seconds.
         trusted: the saved functions that timing relies on; checked for replacements after each arm.
         alike: whether the arms are versions of one kernel. All replays then have the number of calls that suits the
             fastest arm, because the first call of a replay costs more in all of them; and equal allocations within
