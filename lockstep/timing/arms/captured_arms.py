@@ -59,10 +59,11 @@ class Capturer:
         ``listener`` hears "capture" and the arm's name before the arm runs. An arm that breaks the device raises
         ``DeviceLost``.
         """
-        pool = _Pool(self.device)
+        pool = self.device.new_pool()
         held: list[Replay] = []  # must stay alive until the pool has other graphs
 
         def attempt(arm: Arm, action: Callable[[], T]) -> T | None:
+            nonlocal pool
             listener("capture", arm.name)
             try:
                 return action()
@@ -73,16 +74,16 @@ class Capturer:
                 if not self.device.healthy():
                     raise DeviceLost(arm.name.removesuffix(TWIN), str(error)) from error
                 self.failures[arm.name] = error if isinstance(error, _KNOWN) else RuntimeError(brief(error))
-            pool.renew()
+            pool = self.device.new_pool()  # after a failed capture a pool cannot be used again
             return None
 
         def probe(arm: Arm) -> None:
-            rotations = partial(arm.capture, self.device, pool.now)
+            rotations = partial(arm.capture, self.device, pool)
             self.per_call[arm.name], replay = seconds_a_call(rotations, len(arm.calls), self.device)
             held.append(replay)
 
         def capture(arm: Arm) -> Captured:
-            rotations, calls = partial(arm.capture, self.device, pool.now), len(arm.calls)
+            rotations, calls = partial(arm.capture, self.device, pool), len(arm.calls)
             own_s = self.per_call[arm.name]
             seconds = min(self.per_call.values()) if self.alike else own_s
             if arm.once:
@@ -100,19 +101,6 @@ class Capturer:
         if self.alike and usable:
             # Reserves the memory for outputs allocated within calls, so that all arms find it free. Otherwise the first
             # arm would lay out the pool, and the others would fill its gaps.
-            rehearsal = attempt(usable[0], partial(usable[0].capture, self.device, pool.now, 2))
+            rehearsal = attempt(usable[0], partial(usable[0].capture, self.device, pool, 2))
             held += [rehearsal] if rehearsal else []
         return [found for arm in usable if (found := attempt(arm, partial(capture, arm)))]
-
-
-@dataclass
-class _Pool:
-    """The memory of an epoch's graphs. After a failed capture a pool cannot be used again."""
-
-    device: Device
-
-    def __post_init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        self.now = self.device.new_pool()

@@ -19,6 +19,7 @@ from lockstep.suite.evaluate import bind
 from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.arms.argument_rotation import ArgumentSet, place, restorer
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
+from lockstep.timing.checks.refill_arguments import alike
 
 
 @dataclass(frozen=True)
@@ -147,17 +148,12 @@ def make_arms(variants: Mapping[str, str], family: Family, sets: Sequence[Argume
 
 def _equal(left: Any, right: Any) -> bool:
     """Return whether two prepared values are equal; tensors in dtype, device, shape, strides and content."""
-    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        return (
-            isinstance(left, torch.Tensor)
-            and isinstance(right, torch.Tensor)
-            and (left.dtype, left.device, left.shape, left.stride())
-            == (right.dtype, right.device, right.shape, right.stride())
-            and torch.equal(left, right)
-        )
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    # Numbers and texts; an object of any other class is passed only to the side that made it.
-    return isinstance(left, int | float | str | bool | None) and type(left) is type(right) and left == right
+
+    def layout(tensor: torch.Tensor) -> tuple[object, ...]:
+        return tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+
+    def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+        return layout(one) == layout(other) and torch.equal(one, other)
+
+    # An object of another class is passed only to the side that made it.
+    return alike(left, right, same, others=False)

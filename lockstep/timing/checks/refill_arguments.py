@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,15 +23,24 @@ def fits(old: Any, new: Any) -> bool:
     Objects of other classes count as equal. If such an object depends on the drawn values, the later comparison of
     results with the reference fails.
     """
+    return alike(old, new, lambda one, other: _layout(one) == _layout(other), others=True)
+
+
+def alike(old: Any, new: Any, tensors: Callable[[torch.Tensor, torch.Tensor], bool], *, others: bool) -> bool:
+    """Return whether two values have the same structure and numbers, and tensors of which ``tensors`` holds.
+
+    ``others`` is the answer for objects of other classes.
+    """
+    within = functools.partial(alike, tensors=tensors, others=others)
     if isinstance(old, torch.Tensor):
-        return isinstance(new, torch.Tensor) and _layout(old) == _layout(new)
+        return isinstance(new, torch.Tensor) and tensors(old, new)
     if isinstance(old, dict):
-        return isinstance(new, dict) and old.keys() == new.keys() and all(fits(old[name], new[name]) for name in old)
+        return isinstance(new, dict) and old.keys() == new.keys() and all(within(old[name], new[name]) for name in old)
     if isinstance(old, list | tuple):
-        return isinstance(new, list | tuple) and len(old) == len(new) and all(map(fits, old, new))
+        return isinstance(new, list | tuple) and len(old) == len(new) and all(map(within, old, new))
     if isinstance(old, int | float | str | bool | None):
         return type(old) is type(new) and bool(old == new)
-    return True
+    return others
 
 
 def floats(value: Any) -> bool:
