@@ -97,8 +97,7 @@ class Timed:
     def unconfirmed(self, key: Key, record: Record, distance: Callable[[str], int]) -> bool:
         """Return whether a record's work must be timed again, so that the detector can see how it differs.
 
-        Args:
-            distance: returns how far a commit is; the nearest measurement of another work counts.
+        ``distance``: returns how far a commit is; the nearest measurement of another work counts.
         """
         alike = [pair for pair in self._records.get(key, ()) if pair[1].version == record.version]
         others = [pair for pair in alike if _work(pair[1]) != _work(record)]
@@ -207,8 +206,7 @@ def contradiction(stored: Record | None, new: Record) -> str:
 def distances(folder: Path, commit: str, others: Iterable[str]) -> Callable[[str], int]:
     """Return a function that says how far a commit is from ``commit`` in git's topological order.
 
-    Args:
-        folder: a checkout of the repository. Commits that it does not know are the farthest.
+    ``folder``: a checkout of the repository. Commits that it does not know are the farthest.
     """
     git = Git(folder)
     rows = git.try_lines("cat-file", "--batch-check", given=[commit, *others]) or ()

@@ -120,8 +120,7 @@ class Recorder:
     def repeat(self) -> None:
         """Repeat the numbers of timed commits for the planned series with the same work; time a sample of them.
 
-        Raises:
-            WorkerDied: the worker does not start.
+        ``WorkerDied``: the worker does not start.
         """
         suites = load_suites(self.spec.benchmark_dir)
         tree = self.spec.checkout.resolve()

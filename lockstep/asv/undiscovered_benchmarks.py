@@ -39,8 +39,7 @@ def keep(folder: Path, entries: Mapping[str, Any]) -> None:
 def cost_entries(benchmarks: Iterable[Mapping[str, Any]], quantities: Iterable[str]) -> list[dict[str, Any]]:
     """Return a benchmark of each quantity of a cost for each suite, made from the benchmark of the suite's latency.
 
-    Args:
-        quantities: names in ``lockstep.record.quantity.COST_QUANTITIES``.
+    ``quantities``: names in ``lockstep.record.quantity.COST_QUANTITIES``.
     """
     return [
         {

@@ -18,8 +18,7 @@ _MOST = 5.0
 class AAControl:
     """The differences measured between two copies of unchanged code. They show the machine's noise.
 
-    Attributes:
-        on_cpu: whether the cases ran on a CPU. A CPU's noise changes from case to case, so each case has its own limit.
+    ``on_cpu``: whether the cases ran on a CPU. A CPU's noise changes from case to case, so each case has its own limit.
     """
 
     verdicts: tuple[Verdict, ...] = ()

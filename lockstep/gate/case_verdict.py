@@ -110,8 +110,7 @@ class Trial:
     def excluded(self, scatter: float = math.inf) -> float:
         """Return the share by which head cannot be slower, judging by the last pass with a measurement.
 
-        Args:
-            scatter: standard deviation of log ratios in other cases, used while the pass has too few of its own.
+        ``scatter``: standard deviation of log ratios in other cases, used while the pass has too few of its own.
         """
         ratios = self.ratios_of(self.passes[-1] or self.passes[0])
         bound = excluded(ratios, self.test.alpha, scatter) if ratios else math.inf

@@ -34,8 +34,7 @@ class Coordinator:
     def judge(self, requests: Sequence[GroupRequest], deadline: float) -> Iterator[Verdict]:
         """Yield the verdicts of some groups. When a variant kills the worker, a new worker judges the other cases.
 
-        Args:
-            deadline: time on ``time.monotonic()``'s clock after which no further epoch starts.
+        ``deadline``: time on ``time.monotonic()``'s clock after which no further epoch starts.
         """
         remaining = {key: None for request in requests for key in request.group.cases()}
         while True:

@@ -160,8 +160,7 @@ def _mark() -> tuple[int, str]:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the packages under test in the tree of the active version, and refuses them anywhere else.
 
-    Attributes:
-        packages: packages under test, for ``lockstep.suite.checkout.under_test``.
+    ``packages``: packages under test, for ``lockstep.suite.checkout.under_test``.
     """
 
     def __init__(self, sides: Sides) -> None:

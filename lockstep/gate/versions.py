@@ -45,14 +45,9 @@ class Version:
 def version(repository: Path, name: str, packages: Sequence[str]) -> Iterator[Version]:
     """Provide a version of the packages within the block: a commit's in a temporary folder, or the working tree's.
 
-    A release replaces its packages alone; the others are those of the working tree.
-
-    Args:
-        name: a name that git resolves to a commit, or "." for the working tree, whose packages are used in place, or
-            the name of a release that is installed (``lockstep.processes.toolchain.release``).
-
-    Raises:
-        RefError: there is no such commit, or no repository.
+    A release replaces its packages alone; the others are those of the working tree. ``name``: a name that git resolves
+    to a commit, or "." for the working tree, whose packages are used in place, or the name of a release that is
+    installed (``lockstep.processes.toolchain.release``). ``RefError``: there is no such commit, or no repository.
     """
     if is_release(name):
         with _folder_of(name, repository, packages) as folder:

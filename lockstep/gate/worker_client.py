@@ -57,8 +57,7 @@ class GateWorker(Watched):
     def ready(self) -> GateWorker:
         """Wait until the worker has imported base and head, and return the worker.
 
-        Raises:
-            WorkerDied: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
+        ``WorkerDied``: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
         """
         ready = self.started()
         self.host: dict[str, str] = ready["host"]

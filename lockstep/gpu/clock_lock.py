@@ -79,10 +79,8 @@ def locked(
 def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
     """Unlock the SM clocks, even if another tool locked them.
 
-    The memory clock and the persistence mode are restored if the recorded lock changed them.
-
-    Args:
-        force: reset even if the process that set the lock still runs.
+    The memory clock and the persistence mode are restored if the recorded lock changed them. ``force``: reset even if
+    the process that set the lock still runs.
 
     Returns:
         The state recorded before the reset, or unlocked if there was no readable record.

@@ -61,8 +61,7 @@ class Refused(RuntimeError):
 class ClockSample:
     """One reading of a GPU's clocks, temperature and power. A value is ``None`` if the driver does not report it.
 
-    Attributes:
-        reasons: why the clock is not higher, in the words of ``REASONS``.
+    ``reasons``: why the clock is not higher, in the words of ``REASONS``.
     """
 
     sm_mhz: int | None
@@ -221,8 +220,7 @@ class Gpu:
     def _change(self, what: str, sudo: tuple[str, ...], call: Callable[..., None], *arguments: int) -> None:
         """Change a setting, through sudo if NVML requires root.
 
-        Args:
-            sudo: nvidia-smi options. The first makes this change; the sudoers line in the message permits all of them.
+        ``sudo``: nvidia-smi options. The first makes this change; the sudoers line in the message permits all of them.
         """
         try:
             call(self._handle, *arguments)

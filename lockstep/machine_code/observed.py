@@ -18,8 +18,7 @@ from lockstep.record.model import Code, Kernel
 class Observer:
     """Records which kernels each case launches while it is measured, and returns their code for the case's records.
 
-    Args:
-        known: the cases' code as traced and compiled without a GPU; adds instruction counts and the host side.
+    ``known``: the cases' code as traced and compiled without a GPU; adds instruction counts and the host side.
     """
 
     def __init__(self, known: Mapping[CaseKey, CaseCode] | None = None) -> None:

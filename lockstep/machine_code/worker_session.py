@@ -64,8 +64,7 @@ class Session:
     def trace(self, suites: Iterable[str], cases: Mapping[str, Sequence[str]] | None = None) -> dict[CaseKey, CaseCode]:
         """Return the code of these suites' cases with no kernel compiled; variants that kill the process are unknown.
 
-        Args:
-            cases: labels of cases by suite; None for all cases.
+        ``cases``: labels of cases by suite; None for all cases.
         """
         names = list(suites)
         while True:

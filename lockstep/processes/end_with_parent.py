@@ -44,11 +44,8 @@ def end_with_parent(parent: int | None = None) -> None:
     """Make the kernel kill this process when its parent ends.
 
     Call it first in a process that ``start``, ``run`` or ``pool`` started, before slow imports. If the parent has ended
-    already, this process exits with status 1.
-
-    Args:
-        parent: process id of the parent; by default the id that ``start`` or ``run`` passed, or else the present
-            parent.
+    already, this process exits with status 1. ``parent``: process id of the parent; by default the id that ``start`` or
+    ``run`` passed, or else the present parent.
     """
     # Removed, so that grandchildren, whose parent is another process, do not inherit the variable.
     given = os.environ.pop(PARENT, "")
@@ -98,8 +95,7 @@ def run(
 def reap(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
     """Wait until a process of ``start`` ends, kill the remaining processes of its group, and return its exit status.
 
-    Args:
-        timeout: seconds after which the leader is killed too; ``None`` waits without limit.
+    ``timeout``: seconds after which the leader is killed too; ``None`` waits without limit.
     """
     pause, deadline = 0.001, math.inf if timeout is None else time.monotonic() + timeout
     while process.returncode is None and not ended(process) and time.monotonic() < deadline:

@@ -15,8 +15,7 @@ _FULL_BYTES = 1 << 16
 class Trouble:
     """Something that a server cannot do at present. Standard error gets one line when it begins and one when it ends.
 
-    Attributes:
-        text: what cannot be done and why; "" if there is no trouble.
+    ``text``: what cannot be done and why; "" if there is no trouble.
     """
 
     def __init__(self) -> None:

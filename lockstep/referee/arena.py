@@ -54,8 +54,7 @@ class Layout:
 class SharedBuffer:
     """Memory that another process can map. Call ``close`` at the end, when no tensor uses the memory any more.
 
-    Args:
-        size: minimum size of the memory in bytes.
+    ``size``: minimum size of the memory in bytes.
 
     Attributes:
         bytes: the memory, uint8 and flat.
@@ -92,8 +91,7 @@ def attach(address: dict[str, int], device: torch.device) -> torch.Tensor:
 def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
     """Describe inputs or outputs as JSON for another process, with each tensor replaced by its position in a buffer.
 
-    Raises:
-        NotImplementedError: a value is neither a tensor nor a number, text, ``None``, dict, list or tuple.
+    ``NotImplementedError``: a value is neither a tensor nor a number, text, ``None``, dict, list or tuple.
     """
     if isinstance(value, torch.Tensor):
         slot = slot_of(value)

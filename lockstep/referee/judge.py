@@ -79,8 +79,7 @@ class Judge:
     def open(self, incumbent: Submission | None) -> None:
         """Check the incumbent alone, and choose the number of sets of a run by its time.
 
-        Raises:
-            Refused, WorkerDied, Disqualified: the incumbent does not run, or its result is wrong.
+        ``Refused``, ``WorkerDied``, ``Disqualified``: the incumbent does not run, or its result is wrong.
         """
         rival = self._rival_of(incumbent)
         for case in self._cases:

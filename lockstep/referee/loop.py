@@ -97,8 +97,7 @@ class Referee:
     def judge(self, candidate: Submission) -> Verdict:
         """Return the verdict on a candidate; a faster candidate becomes the incumbent unless ``keep`` is set.
 
-        Raises:
-            NoVerdict: the incumbent fails.
+        ``NoVerdict``: the incumbent fails.
         """
         started = time.monotonic()
         try:

@@ -193,9 +193,8 @@ class Captured:
 def compare(draws: Iterable[Captured]) -> str:
     """Return the first difference between base and head, or why it is unknown whether they differ; "" for equal work.
 
-    Args:
-        draws: the graphs on one draw of the inputs after another. A graph that depends on values counts as different,
-            because it says nothing about other values.
+    ``draws``: the graphs on one draw of the inputs after another. A graph that depends on values counts as different,
+    because it says nothing about other values.
     """
     first: Captured | None = None
     for draw in draws:
@@ -254,9 +253,8 @@ def torchs_functions(work: Work) -> frozenset[str]:
 def by_operations(work: Work, again: Work, operations: Sequence[Node]) -> Work:
     """Return the graph with operations in place of the parameters of torch's own functions.
 
-    Args:
-        again: another capture of the same calls, with the operations that ran meanwhile. If it launches something
-            else, the operations do not describe ``work``, which is returned as it is.
+    ``again``: another capture of the same calls, with the operations that ran meanwhile. If it launches something else,
+    the operations do not describe ``work``, which is returned as it is.
     """
     if [_launch(node) for node in work] != [_launch(node) for node in again]:
         return work
@@ -281,10 +279,9 @@ class Unknown(Exception):
 def portable_digest(work: Work, buffers: Sequence[Buffer], own: Callable[..., Buffer | None]) -> str:
     """Return a digest of a graph that is equal in every process with the same toolchain; "" if a node is unknown.
 
-    Args:
-        own: returns the buffer that contains another address; its argument ``library`` is whether a function of a
-            library gets the address, which may work in memory of its own. It raises ``Unknown`` for memory whose role
-            and contents cannot be known.
+    ``own``: returns the buffer that contains another address; its argument ``library`` is whether a function of a
+    library gets the address, which may work in memory of its own. It raises ``Unknown`` for memory whose role and
+    contents cannot be known.
     """
     memory = Memory(buffers)
     parts = []

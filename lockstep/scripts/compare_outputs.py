@@ -42,8 +42,7 @@ def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
 def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:
     """Return why a call takes too long to be timed; "" if it does not.
 
-    Args:
-        first_s: seconds of the first call. If they were many, a second call says whether compiling took them.
+    ``first_s``: seconds of the first call. If they were many, a second call says whether compiling took them.
     """
     if first_s <= MOST_CALL_S:
         return ""

@@ -69,8 +69,7 @@ class Project:
     def of(cls, file: Path, packages: tuple[str, ...] = ()) -> Project:
         """Return the project of a script; ``packages`` are under test, by default those that the script imports.
 
-        Raises:
-            NoScript: the file does not exist, is not Python, or lies in no git repository.
+        ``NoScript``: the file does not exist, is not Python, or lies in no git repository.
         """
         file = file.resolve()
         if not file.is_file():

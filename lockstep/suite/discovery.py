@@ -25,11 +25,8 @@ IMPORT_INSIDE = "import the package under test inside the functions of a suite, 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
 
-    Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well.
-
-    Raises:
-        SuiteError: the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites
-            share a name.
+    Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well. ``SuiteError``:
+    the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites share a name.
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
@@ -98,9 +95,8 @@ def is_suite(value: object) -> TypeGuard[type[Suite]]:
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
     """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
-    Raises:
-        SuiteError: a package that a suite measures is missing from the list, or a suite's module imports a listed
-            package at its top level, so that every commit would be measured with the current package.
+    ``SuiteError``: a package that a suite measures is missing from the list, or a suite's module imports a listed
+    package at its top level, so that every commit would be measured with the current package.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
@@ -138,8 +134,7 @@ def _holds(module: ModuleType, packages: Sequence[str]) -> str:
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     """Return the folder of the working tree that holds the packages: asv.conf.json's folder, or its ``repo_subdir``.
 
-    Raises:
-        SuiteError: a measured package is not in that folder; all commits would then look the same.
+    ``SuiteError``: a measured package is not in that folder; all commits would then look the same.
     """
     below = getattr(conf, "repo_subdir", "")
     folder = Path.cwd() / below

@@ -14,9 +14,8 @@ Function = Callable[..., Any]
 class Adapter:
     """A method that is a variant of its suite.
 
-    Attributes:
-        prepare: function that returns further named arguments (packed weights, for example) from the suite's inputs, or
-            ``None``. ``prepare`` runs before timing, never in the timed part.
+    ``prepare``: function that returns further named arguments (packed weights, for example) from the suite's inputs, or
+    ``None``. ``prepare`` runs before timing, never in the timed part.
     """
 
     function: Function
@@ -36,9 +35,7 @@ def variant(function: Function | None = None, /, *, prepare: Function | None = N
 
     The method receives the suite's inputs that it names as parameters, and ``out`` if it names ``out``. Import the
     package under test inside the method: then every commit is measured with this method and with its own package.
-
-    Args:
-        prepare: function that computes further arguments from the suite's inputs before timing; see ``Adapter``.
+    ``prepare``: function that computes further arguments from the suite's inputs before timing; see ``Adapter``.
     """
     if function is not None:
         return Adapter(function)

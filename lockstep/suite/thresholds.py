@@ -111,9 +111,8 @@ class Accept:
 class Thresholds:
     """The content of ``thresholds.toml``: defaults and rules. Later rules override earlier rules.
 
-    Attributes:
-        budget: by how much an exact quantity may rise without an alert, unless a rule says otherwise. One without a
-            budget explains a time, and opens no alert of its own.
+    ``budget``: by how much an exact quantity may rise without an alert, unless a rule says otherwise. One without a
+    budget explains a time, and opens no alert of its own.
     """
 
     default: Threshold = Threshold()
@@ -185,8 +184,7 @@ class Thresholds:
 def read_thresholds(path: Path) -> Thresholds:
     """Return the thresholds in ``path``; the defaults if there is no such file.
 
-    Raises:
-        ThresholdsError: the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
+    ``ThresholdsError``: the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))

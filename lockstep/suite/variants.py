@@ -24,8 +24,7 @@ Variant = Callable[..., Any]
 class NotInCommit(NotImplementedError):
     """The commit lacks the module of a suite, or a name that a variant imports; the message says which.
 
-    Attributes:
-        lacks: the missing module or name: "toy.product", or "such module or name: …".
+    ``lacks``: the missing module or name: "toy.product", or "such module or name: …".
     """
 
     def __init__(self, lacks: str) -> None:

@@ -97,8 +97,7 @@ class CaseMeasurement:
     def prepare(self, family: Family, twins: Sequence[str]) -> bool:
         """Decide which arms are timed, and on how many argument sets. Return False if there is none.
 
-        Raises:
-            NotImplementedError: the case is too small for a cold series.
+        ``NotImplementedError``: the case is too small for a cold series.
         """
         device = self._instruments.device
         if not self._checked:

@@ -50,6 +50,8 @@ class Measurer(CaseInstruments):
     ) -> list[Record]:
         """Measure variants of a case and return their records, always including the baseline's.
 
+        ``DeviceLost``: a variant broke the CUDA context, or replaced a trusted function while several were timed.
+
         Args:
             variants: names of the variants; unknown names get the state "na".
             failed: variants known to kill or hang a process, with the reason; they are not run.
@@ -57,9 +59,6 @@ class Measurer(CaseInstruments):
             reference_mhz: clock to which a variant's speedup is normalised; by default the variant's mean clock in this
                 measurement.
             costs: what to measure besides latency and speedup, names of ``lockstep.record.quantity.COSTS``.
-
-        Raises:
-            DeviceLost: a variant broke the CUDA context, or replaced a trusted function while several were timed.
         """
         names = list(dict.fromkeys([suite.baseline, *variants]))
         thorough = not self.history or random.SystemRandom().random() < THOROUGH

@@ -30,8 +30,7 @@ def compare_errors(
 ) -> Verdict:
     """Return the verdict on a variant's error: "slower" if head's is larger than base's, "faster" if it is smaller.
 
-    Args:
-        errors: yields the errors of base and head on new random inputs, as shares of the reference's norm.
+    ``errors``: yields the errors of base and head on new random inputs, as shares of the reference's norm.
     """
     pairs: list[tuple[float, float]] = []
     outcomes: set[Outcome] = set()

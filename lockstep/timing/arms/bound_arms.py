@@ -28,8 +28,7 @@ class BoundCall:
 class ArmReplay:
     """An arm's calls, captured so that they can be run again and timed. A rotation is one call on each argument set.
 
-    Attributes:
-        results: returns the result of each call of the last rotation, in the order of the argument sets.
+    ``results``: returns the result of each call of the last rotation, in the order of the argument sets.
     """
 
     run: Replay

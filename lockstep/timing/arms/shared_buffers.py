@@ -54,13 +54,12 @@ class ArmFailed(RuntimeError):
 class Buffers:
     """The argument sets of one epoch, and the tensors that variants prepare offline.
 
+    ``restore``: restores the values of the ``inout`` inputs before each timed replay; ``None`` without such inputs.
+
     Args:
         sets: copies of a case's inputs and output buffers, with the same values at different addresses.
         seed: seed of the placement of prepared tensors and scratch buffers.
         inout: names of inputs that calls write; a replay then uses each argument set once.
-
-    Attributes:
-        restore: restores the values of the ``inout`` inputs before each timed replay; ``None`` without such inputs.
     """
 
     def __init__(self, sets: Sequence[ArgumentSet], seed: int, inout: Sequence[str] = ()) -> None:

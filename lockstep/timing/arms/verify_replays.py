@@ -71,8 +71,7 @@ class Verified:
 class Verifier:
     """Verifies that the timed replays of one case compute right results from other input values.
 
-    Attributes:
-        listener: called with "verify" and an arm before the arm's code runs.
+    ``listener``: called with "verify" and an arm before the arm's code runs.
     """
 
     suite: Suite
