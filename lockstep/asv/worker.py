@@ -142,12 +142,12 @@ def _known_code(
     """Return the code of this tree's cases, as ``compile_ahead`` cached it; nothing on a CPU."""
     if host["device"] != "cuda":
         return {}
-    from lockstep.machine_code.compiled_tree import cached_codes
+    from lockstep.machine_code.compiled_tree import Reader
     from lockstep.machine_code.targets import Target
     from lockstep.suite.commit_sources import Tree
 
     tree = Tree("this commit", checkout.resolve(), tuple(packages))
-    return cached_codes(tree, suites.values(), Target.of_host(host))
+    return Reader(tree, suites.values(), Target.of_host(host)).cached()
 
 
 def _run(arguments: list[str], cwd: str) -> tuple[int, str]:

@@ -23,10 +23,7 @@ Kernels = tuple[str, ...]
 
 
 class CompileClock(Session):
-    """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it.
-
-    Methods raise ``TracingFailed`` if the process does not start, or dies.
-    """
+    """Measures how long kernels of one tree take to compile, in a process that starts on demand; ``close`` ends it."""
 
     def __init__(self, tree: Tree, benchmark_dir: Path, target: Target) -> None:
         super().__init__(tree, target, benchmark_dir, 1)
@@ -66,9 +63,8 @@ class CompileClock(Session):
     def clock(self, kernels: Iterable[str], repeats: int) -> Mapping[str, tuple[float, ...]]:
         """Return the seconds of ``repeats`` compilations of each kernel; kernels that do not compile are left out.
 
-        Args:
-            kernels: identities of kernels, from the method ``kernels`` of the running process.
-            repeats: how often each kernel is compiled, each time with an empty cache.
+        Each compilation has an empty cache. ``kernels`` are identities that ``kernels`` of the running process
+        returned.
         """
         if not (identities := list(dict.fromkeys(kernels))):
             return {}

@@ -74,11 +74,6 @@ def compile_ahead(
     return True
 
 
-def cached_codes(tree: Tree, suites: Iterable[Suite], target: Target) -> Mapping[CaseKey, CaseCode]:
-    """Return the code of the cases that the cache holds. Unlike ``codes_of``, this function starts no process."""
-    return Reader(tree, suites, target).cached()
-
-
 class Reader(Session):
     """Returns the code of a tree's cases, from the cache or a process. ``key`` is a digest of all that decides it."""
 
@@ -113,7 +108,7 @@ class Reader(Session):
         return typed(CompilerFacts, cached[key])
 
     def cached(self) -> dict[CaseKey, CaseCode]:
-        """Return the code of the cases that the cache holds, with the cached machine code of their kernels."""
+        """Return the code of the cases that the cache holds, and their kernels' machine code; start no process."""
         codes = {key: code for key, code in self._cached_cases()[0].items() if not code.absent}
         return _completed(codes, self._cached_kernels(_identities(codes)))
 

@@ -95,11 +95,10 @@ class KernelCode:
 class Call(NamedTuple):
     """What one call of a variant does, without preparation and without what only the first call does.
 
-    torch's allocator rounds up, and operators may allocate workspaces of their own; neither is counted.
+    torch's allocator rounds up, and operators may allocate workspaces of their own; neither is counted. The call
+    launches the kernels ``CaseCode.kernels[first:last]``, and calls ``operators`` of torch.
 
     Attributes:
-        first, last: the kernels that the call launches are ``CaseCode.kernels[first:last]``.
-        operators: number of calls of torch operators.
         allocations: number of allocations on the device.
         peak: maximum bytes of these allocations at once.
         kept: bytes on the device that the call uses without being given them, and that remain after it.

@@ -118,7 +118,7 @@ class Target:
 
     @property
     def limits(self) -> Architecture:
-        """Return how many warps, blocks and bytes of shared memory fit on one multiprocessor of this GPU."""
+        """Return what fits on one multiprocessor of this GPU: warps, blocks and bytes of shared memory."""
         return ARCHITECTURES[max(arch for arch in ARCHITECTURES if arch <= self.arch)]
 
     @classmethod

@@ -62,9 +62,9 @@ class Session:
         self.close()
 
     def trace(self, suites: Iterable[str], cases: Mapping[str, Sequence[str]] | None = None) -> dict[CaseKey, CaseCode]:
-        """Return the code of these suites' cases with no kernel compiled; variants that kill the process are unknown.
+        """Return the code of these suites' cases (labels by suite, None for all) with no kernel compiled.
 
-        ``cases``: labels of cases by suite; None for all cases.
+        Variants that kill the process are unknown.
         """
         names = list(suites)
         while True:

@@ -15,7 +15,7 @@ from rooms import room_of
 from worker_processes import wait_until, worker_processes
 
 from lockstep.machine_code.cache import Cache
-from lockstep.machine_code.compiled_tree import cached_codes, codes_of
+from lockstep.machine_code.compiled_tree import Reader, codes_of
 from lockstep.machine_code.differences.compare import Comparison, compare
 from lockstep.machine_code.differences.report import diff_lines
 from lockstep.machine_code.exact_quantities import exact_quantities
@@ -475,7 +475,7 @@ def test_what_cannot_be_trusted_says_why(codes, variant):
 
 def test_the_cache_knows_it_all_without_a_process(base, suite, codes, monkeypatch):
     monkeypatch.setattr("lockstep.machine_code.worker_session.Session._start", None)
-    assert cached_codes(base, [suite], SM90) == codes_of(base, [suite], SM90) == codes
+    assert Reader(base, [suite], SM90).cached() == codes_of(base, [suite], SM90) == codes
 
 
 def test_the_same_sources_are_the_same_without_a_process(base, suite, room, monkeypatch):
@@ -508,7 +508,7 @@ def test_a_tile_that_spills_is_named_with_its_registers_and_spills(base, suite, 
         readers.add(threading.get_ident())
         return family_files(*arguments)
 
-    monkeypatch.setattr(sys.modules[cached_codes.__module__], "family_files", read)
+    monkeypatch.setattr(sys.modules[codes_of.__module__], "family_files", read)
     head = lay_out(room / "head", tiles="TILE = (256, 128, 32, 4)\n")
     comparison = compare(base, head, [suite], SM90)
     # Two threads that parse at once fail now and then, by a fault of CPython 3.11 (gh-106905).

@@ -18,9 +18,8 @@ _PLACES = ("extern_libs", "arch")
 class CompilerFacts:
     """Facts about a toolchain that compiles for one target.
 
-    Attributes:
-        versions: versions of "triton", "torch", "python" and the assembler "ptxas".
-        options: default compile options of Triton's backend as Python expressions: {"enable_fp_fusion": "True"}.
+    ``versions`` are those of "triton", "torch", "python" and the assembler "ptxas"; ``options`` are default compile
+    options of Triton's backend as Python expressions: {"enable_fp_fusion": "True"}.
     """
 
     versions: Mapping[str, str]
