@@ -82,9 +82,7 @@ class KernelCode:
 
     def same_as(self, other: KernelCode) -> bool:
         """Return whether both kernels have the same machine code."""
-        if self.identity == other.identity:
-            return True
-        return self.machine is not None and other.machine is not None and self.fingerprint == other.fingerprint
+        return self.identity == other.identity or "" != self.fingerprint == other.fingerprint
 
     @property
     def fingerprint(self) -> str:
@@ -156,9 +154,7 @@ class CaseCode:
             and not other.unknown
             and self.host == other.host
             and len(self.kernels) == len(other.kernels)
-            and all(
-                kernel.same_as(other_kernel) for kernel, other_kernel in zip(self.kernels, other.kernels, strict=True)
-            )
+            and all(one.same_as(its) for one, its in zip(self.kernels, other.kernels, strict=True))
         )
 
 

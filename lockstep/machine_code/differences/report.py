@@ -158,11 +158,9 @@ def _status_line(comparison: Comparison) -> str:
     counts = _counted(comparison)
     same = len(comparison.same_sources)
     same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
-    parts = ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
-    if not comparison.changes:
-        parts.insert(
-            0, "the same kernels and steps" if comparison.quantities else "no difference found in what was traced"
-        )
+    found = "the same kernels and steps" if comparison.quantities else "no difference found in what was traced"
+    parts = [] if comparison.changes else [found]
+    parts += ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
     return f"  {'; '.join(parts)}"
 
 
