@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # gate's verdicts, records, results, detection, attribution, the API, exit statuses and a family of kernels. Tests that start
 # many processes, a browser, PostgreSQL or a compiler are left to `make test`.
 CHECKED := timing/test_bound_arms timing/test_check timing/test_interleave timing/test_intervals timing/test_measure \
-  kernels/test_linear suite/test_suite suite/test_thresholds machine_code/test_family_files record/test_record \
+  kernels/test_linear suite/test_suite suite/test_thresholds suite/test_family_files record/test_record \
   record/test_provenance gate/test_gate_plan gate/test_same_sources gate/test_gate_pairing gate/test_gate_verdict \
   gate/test_gate_report machine_code/test_difference_sentences compare/test_verdicts compare/test_beyond_noise \
   detect/test_changes alerts/test_attribution alerts/test_stopped_series alerts/test_baseline_moved history/test_result_files \

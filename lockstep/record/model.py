@@ -68,7 +68,7 @@ class Kernel:
     """A Triton or Gluon kernel that a variant launched during its measurement.
 
     Attributes:
-        code: fingerprint of the kernel's machine code, see ``lockstep.machine_code.MachineCode``; "" if unknown.
+        code: fingerprint of the kernel's machine code, see ``lockstep.machine_code.model.MachineCode``; "" if unknown.
         spills: bytes of local memory per thread.
         shared: bytes of shared memory per block.
         mix: number of instructions by instruction class; empty if the kernel was not disassembled.

@@ -1,7 +1,7 @@
 """No planted change of a family is overlooked where files are compared, and comments change no family.
 
 A part of the examples runs with all tests. To run that many:
-``LOCKSTEP_FILE_EXAMPLES=2000 pytest tests/machine_code/test_family_files_property.py``.
+``LOCKSTEP_FILE_EXAMPLES=2000 pytest tests/suite/test_family_files_property.py``.
 """
 
 import itertools
