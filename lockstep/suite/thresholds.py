@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import datetime
 import fnmatch
-import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from lockstep.record.quantity import EXACT, PAIRED, Better
 
@@ -26,6 +29,25 @@ BUDGET: Budget = (("spills", 0.0), ("launches", 0.0))
 
 #: Name of the file, in the folder of asv.conf.json.
 FILE = "thresholds.toml"
+
+
+def _share(value: Any) -> Any:
+    """Return the number of a percentage, and any other value as it is."""
+    percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value) if isinstance(value, str) else None
+    return float(percent[1]) / 100 if percent else value
+
+
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0, lt=1, strict=True)]
+Confidence = Annotated[float, Field(ge=0.5, lt=1, strict=True)]
+Amount = Annotated[float, Field(ge=0, strict=True)]
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, strict=True)]
+Glob = Annotated[str, Field(min_length=1, strict=True)]
+Day = Annotated[
+    datetime.date,
+    BeforeValidator(lambda day: day.date() if isinstance(day, datetime.datetime) else day),
+    Field(strict=True),
+]
+Reference = Annotated[str, Field(pattern=r"^(?:[0-9a-f]{7,64}|#\d+)$")]
 
 
 class ThresholdsError(ValueError):
@@ -42,20 +64,20 @@ class Threshold:
         owner: the person or team to ask; "" if there is none.
     """
 
-    min_effect: float = 0.01
-    confidence: float = 0.99
-    owner: str = ""
+    min_effect: Share = 0.01
+    confidence: Confidence = 0.99
+    owner: Text = ""
 
 
 @dataclass(frozen=True)
 class Pattern:
     """The series that an entry of thresholds.toml applies to, as shell globs. A missing field matches every series."""
 
-    suite: str = "*"
-    variant: str = "*"
-    case: str = "*"
-    l2: str = "*"
-    quantity: str = "*"
+    suite: Glob = "*"
+    variant: Glob = "*"
+    case: Glob = "*"
+    l2: Glob = "*"
+    quantity: Glob = "*"
 
     def matches(self, suite: str, variant: str, case: str, l2: str, quantity: str) -> bool:
         """Return whether the names of a series match the globs; upper and lower case differ."""
@@ -72,11 +94,11 @@ class Rule:
     """
 
     match: Pattern
-    min_effect: float | None = None
-    confidence: float | None = None
-    owner: str | None = None
+    min_effect: Share | None = None
+    confidence: Confidence | None = None
+    owner: Text | None = None
     better: Better | None = None
-    budget: float | None = None
+    budget: Amount | None = None
 
 
 @dataclass(frozen=True)
@@ -84,8 +106,8 @@ class Mute:
     """An entry of thresholds.toml: series whose changes are not reported up to and including a day, and the reason."""
 
     match: Pattern
-    until: datetime.date
-    because: str
+    until: Day
+    because: Text
 
 
 @dataclass(frozen=True)
@@ -98,9 +120,13 @@ class Accept:
     """
 
     match: Pattern
-    slower_by: float
-    of: tuple[str, ...]
-    because: str
+    slower_by: Annotated[float, BeforeValidator(_share), Field(ge=0, strict=True, allow_inf_nan=False)]
+    of: Annotated[
+        tuple[Reference, ...],
+        BeforeValidator(lambda stated: [stated] if isinstance(stated, str) else stated),
+        Field(min_length=1),
+    ]
+    because: Text
 
     def concerns(self, texts: Iterable[str]) -> bool:
         """Return whether one of the texts is a commit, or mentions a pull request, that this entry accepts (``of``)."""
@@ -181,6 +207,19 @@ class Thresholds:
         return None
 
 
+@dataclass(frozen=True)
+class _File:
+    """The tables of the file, by the names that they have there."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # of all tables within
+
+    default: Threshold = Threshold()
+    rule: tuple[Rule, ...] = ()
+    mute: tuple[Mute, ...] = ()
+    accept: tuple[Accept, ...] = ()
+    budget: dict[str, Amount] = field(default_factory=dict)
+
+
 def read_thresholds(path: Path) -> Thresholds:
     """Return the thresholds in ``path``; the defaults if there is no such file.
 
@@ -188,23 +227,24 @@ def read_thresholds(path: Path) -> Thresholds:
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+        file = _files().validate_python(table)
     except FileNotFoundError:
         return Thresholds()
+    except ValidationError as error:
+        raise ThresholdsError(_fault(path, error.errors()[0])) from error
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise ThresholdsError(f"{path} cannot be read: {error}") from error
-    file = _Entry(f"{path}", table)
-    file.only("default", "rule", "mute", "accept", "budget")
-    budget = file.table("budget")
-    budget.only(*EXACT)
-    default = file.table("default")
-    default.only("min_effect", "confidence", "owner")
-    return Thresholds(
-        Threshold(**default.limits()),
-        tuple(_rule(entry) for entry in file.tables("rule")),
-        tuple(_mute(entry) for entry in file.tables("mute")),
-        tuple(_accept(entry) for entry in file.tables("accept")),
-        tuple((dict(BUDGET) | {quantity: budget.amount(quantity) for quantity in budget.values}).items()),
-    )
+    for number, rule in enumerate(file.rule, 1):
+        if fault := _rule_fault(rule):
+            raise ThresholdsError(f"{path}, [[rule]] no. {number}: {fault}")
+    if others := file.budget.keys() - EXACT:
+        raise ThresholdsError(f"{path}, [budget]: {_no_key(min(others), EXACT)}")
+    return Thresholds(file.default, file.rule, file.mute, file.accept, (*(dict(BUDGET) | file.budget).items(),))
+
+
+@cache
+def _files() -> TypeAdapter[_File]:
+    return TypeAdapter(_File)
 
 
 def _time_of(quantity: str) -> str:
@@ -212,25 +252,14 @@ def _time_of(quantity: str) -> str:
     return next((time for time, ratio in PAIRED.items() if ratio == quantity), quantity)
 
 
-def _rule(entry: _Entry) -> Rule:
-    entry.only("match", "min_effect", "confidence", "owner", "better", "budget")
-    if not set(entry.values) - {"match"}:
-        raise entry.wrong("match", "is the only key: add min_effect, confidence, owner, better or budget")
-    pattern, stated = entry.pattern(), entry.values
-    if "budget" in stated and (pattern.quantity == "*" or not fnmatch.filter(EXACT, pattern.quantity)):
-        raise entry.wrong("budget", 'needs the name of an exact quantity: match = { quantity = "registers" }')
-    better = entry.better("better") if "better" in stated else None
-    return Rule(pattern, **entry.limits(), better=better, budget=entry.amount("budget") if "budget" in stated else None)
-
-
-def _mute(entry: _Entry) -> Mute:
-    entry.only("match", "until", "because")
-    return Mute(entry.pattern(), entry.day("until"), entry.text("because"))
-
-
-def _accept(entry: _Entry) -> Accept:
-    entry.only("match", "slower_by", "of", "because")
-    return Accept(entry.pattern(), entry.share("slower_by", math.inf), entry.names("of"), entry.text("because"))
+def _rule_fault(rule: Rule) -> str:
+    """Return what is wrong with a rule whose values are right; "" if nothing is."""
+    if rule == Rule(rule.match):
+        return "match is the only key: add min_effect, confidence, owner, better or budget"
+    named = rule.match.quantity
+    if rule.budget is not None and (named == "*" or not fnmatch.filter(EXACT, named)):
+        return 'budget needs the name of an exact quantity: match = { quantity = "registers" }'
+    return ""
 
 
 #: How to write a value, for the message about a missing value or a wrong type.
@@ -245,102 +274,32 @@ _HOW = {
     "because": 'a reason for whoever reads it next year: because = "…"',
     **dict.fromkeys(EXACT, "by how much it may rise: registers = 8"),
     "budget": "by how much the quantity may rise: budget = 8",
-    "of": 'commits or pull requests: of = ["a1b2c3d", "#123"]',
+    "of": 'commits (at least seven digits of a hash) or pull requests: of = ["a1b2c3d", "#123"]',
+    **{glob.name: f'a glob in quotes: {glob.name} = "*"' for glob in fields(Pattern)},
 }
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One table of thresholds.toml, and its place in the file, which messages name."""
+def _fault(path: Path, fault: ErrorDetails) -> str:
+    """Return where a fault of the file is, what is wrong and what to write."""
+    *tables, key = (part for part in fault["loc"] if isinstance(part, str))
+    numbers = [part for part in fault["loc"] if isinstance(part, int)]
+    where = f"{path}"
+    if tables:
+        where += f", [[{tables[0]}]] no. {numbers[0] + 1}" if numbers else f", [{tables[0]}]"
+    where = ", ".join([where, *tables[1:]])
+    if fault["type"] == "unexpected_keyword_argument":
+        table = {"match": Pattern, "default": Threshold, "rule": Rule, "mute": Mute, "accept": Accept}
+        keys = fields(table[tables[-1]] if tables else _File)
+        return f"{where}: {_no_key(key, [known.name for known in keys])}"
+    if not tables:
+        brackets = f"a table: [{key}]" if key in ("default", "budget") else f"written [[{key}]], in double brackets"
+        return f"{where}: {key} must be {brackets}"
+    what = {"missing": "missing", "string_too_short": "empty"}.get(fault["type"]) or _shown(fault["input"])
+    return f"{where}: {key} is {what}; write {_HOW[key]}"
 
-    where: str
-    values: Mapping[str, Any]
 
-    def wrong(self, key: str, what: str) -> ThresholdsError:
-        return ThresholdsError(f"{self.where}: {key} {what}")
-
-    def only(self, *known: str) -> None:
-        for key in self.values:
-            if key not in known:
-                raise self.wrong(key, f"is not a key of this table; its keys are {', '.join(known)}")
-
-    def table(self, key: str) -> _Entry:
-        value = self.values.get(key, {})
-        if not isinstance(value, dict):
-            raise self.wrong(key, f"must be a table: [{key}]")
-        return _Entry(f"{self.where}, [{key}]", value)
-
-    def tables(self, key: str) -> list[_Entry]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
-            raise self.wrong(key, f"must be written [[{key}]], in double brackets")
-        return [_Entry(f"{self.where}, [[{key}]] no. {number}", table) for number, table in enumerate(value, 1)]
-
-    def pattern(self) -> Pattern:
-        value = self._given("match", dict)
-        entry = _Entry(f"{self.where}, match", value)
-        entry.only("suite", "variant", "case", "l2", "quantity")
-        for key, glob in value.items():
-            if not isinstance(glob, str) or not glob:
-                raise entry.wrong(key, f'is {_shown(glob)}; write a glob in quotes: {key} = "*"')
-        return Pattern(**value)
-
-    def limits(self) -> dict[str, Any]:
-        """Return the threshold values that this table of thresholds.toml states; earlier tables give the others."""
-        read = {"min_effect": self.share, "confidence": self.confidence, "owner": self.text}
-        return {key: reader(key) for key, reader in read.items() if key in self.values}
-
-    def share(self, key: str, limit: float = 1.0) -> float:
-        value = self._given(key, str | float | int)
-        number = value
-        if isinstance(value, str):
-            percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
-            number = float(percent[1]) / 100 if percent else None
-        if isinstance(number, bool) or number is None or not 0 <= number < limit:
-            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
-        return float(number)
-
-    def confidence(self, key: str) -> float:
-        value: float = self._given(key, float)
-        if not 0.5 <= value < 1:
-            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
-        return value
-
-    def text(self, key: str) -> str:
-        value: str = self._given(key, str)
-        if not value.strip():
-            raise self.wrong(key, f"is empty; write {_HOW[key]}")
-        return value.strip()
-
-    def amount(self, key: str) -> float:
-        value = self._given(key, int | float)
-        if isinstance(value, bool) or not value >= 0:
-            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
-        return float(value)
-
-    def better(self, key: str) -> Better:
-        value: Better = self._given(key, str)
-        if value not in get_args(Better):
-            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]}")
-        return value
-
-    def names(self, key: str) -> tuple[str, ...]:
-        value = self._given(key, str | list)
-        names = [value] if isinstance(value, str) else value
-        if not names or not all(isinstance(name, str) and _REFERENCE.fullmatch(name) for name in names):
-            raise self.wrong(key, f"is {_shown(value)}; write {_HOW[key]} (at least seven digits of a hash)")
-        return tuple(names)
-
-    def day(self, key: str) -> datetime.date:
-        value: datetime.date = self._given(key, datetime.date)
-        return value.date() if isinstance(value, datetime.datetime) else value
-
-    def _given(self, key: str, kind: Any) -> Any:
-        if key not in self.values:
-            raise self.wrong(key, f"is missing; write {_HOW[key]}")
-        if not isinstance(self.values[key], kind):
-            raise self.wrong(key, f"is {_shown(self.values[key])}; write {_HOW[key]}")
-        return self.values[key]
+def _no_key(key: str, keys: Iterable[str]) -> str:
+    return f"{key} is not a key of this table; its keys are {', '.join(keys)}"
 
 
 def _shown(value: Any) -> str:
@@ -353,8 +312,6 @@ def _shown(value: Any) -> str:
 
 #: Maximum length of a wrong value in a message.
 _LONGEST = 80
-
-_REFERENCE = re.compile(r"[0-9a-f]{7,64}|#\d+")
 
 
 def _concerns(reference: str, text: str) -> bool:
