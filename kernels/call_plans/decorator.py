@@ -26,16 +26,15 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 from torch._C._dynamo.guards import TensorGuards
 from torch.compiler import is_compiling
-from triton.runtime import driver
 
 from kernels.call_plans.launcher import undisturbed
-from kernels.call_plans.recorder import UNPLANNED, Plan, Recorder, address_of
-from kernels.common import tables
+from kernels.call_plans.recorder import Plan, Recorder
+from kernels.common import tables, workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,7 +51,17 @@ MOST_ALIKE = 32
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _PLAIN = frozenset({type(None), bool, int, str, torch.dtype})
 
-#: The known calls of every function by the form of a call: types, values that are no tensors, the first tensor's shape.
+#: Results of a known call: the tensors have other facts; the call must run as it is written.
+OTHER: Any = object()
+UNPLANNED: Any = object()
+
+#: Allocates on the current GPU: shape, strides, dtype → tensor. ``torch.empty_strided`` takes three times as long.
+_allocate: Any = torch._C._dynamo.guards._empty_strided_cuda  # type: ignore[attr-defined]
+
+#: Returns the index of the current GPU, in a quarter of the time of ``torch.cuda.current_device``.
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+
+#: The known calls of every function by number and names of the arguments and the first tensor's shape.
 _PLANS: list[dict[Any, list[_Known]]] = []
 
 #: Held while a call is recorded. Calls that other threads make meanwhile are not recorded.
@@ -83,20 +92,22 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
             # torch.compile is tested first, because it cannot trace the rest.
             if is_compiling() or not undisturbed():
                 return function(*args, **kwargs)
-            values = (*args, *kwargs.values())
-            if by is not None:
-                values = tuple([by(value) if type(value) is tuple else value for value in values])
-            form: list[Any] = [len(args), *kwargs]
-            tensors: list[torch.Tensor] = []
-            if not _find_tensors(values, form, tensors):
-                return function(*args, **kwargs)
-            key = tuple(form)
-            addresses = list(map(address_of, tensors))
+            values: tuple[Any, ...] = (*args, *kwargs.values())
+            key = (len(args), *kwargs, values[0].shape if values and type(values[0]) in _TENSORS else None)
+            form: list[Any] | None = []
+            tensors: Sequence[Any] = ()
             for known in plans.get(key, ()):
-                if known.fits(tensors, addresses):
-                    result: Any = known.plan(tensors, addresses) if known.plan is not None else UNPLANNED
-                    return function(*args, **kwargs) if result is UNPLANNED else result
-            return _first_call(function, args, kwargs, tensors, plans, key)
+                if known.form:
+                    if not form:
+                        form, tensors = _split(values, by)
+                    if form != known.form:
+                        continue
+                result: T = known.repeat(tensors if known.form else values)
+                if result is UNPLANNED:
+                    return function(*args, **kwargs)
+                if result is not OTHER:
+                    return result
+            return _first_call(function, args, kwargs, *_split(values, by), plans, key)
 
         return call
 
@@ -105,92 +116,115 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
     return decorate(function) if function else decorate
 
 
-def _find_tensors(values: tuple[Any, ...], form: list[Any], tensors: list[torch.Tensor]) -> bool:
-    """Append the tensors among values to ``tensors``, and types and all other values to ``form``.
+def _split(values: Sequence[Any], by: Callable[[Any], Any] | None) -> tuple[list[Any] | None, list[torch.Tensor]]:
+    """Return the form of values, and the tensors among them.
 
-    The shape of the first tensor is part of the form, so that few plans have one form.
-
-    Returns:
-        Whether a plan can compare all values.
+    The form has the type of each value, the length of each tuple, and all values that are no tensors. It is None if a
+    plan cannot compare a value.
     """
+    form: list[Any] = []
+    tensors: list[torch.Tensor] = []
     for value in values:
         kind = type(value)
+        form.append(kind)  # True and 1 are different facts
         if kind in _TENSORS:
-            form += (kind, None if tensors else value.shape)
             tensors.append(value)
         elif kind in _PLAIN:
-            form += (kind, value)  # True and 1 are different facts
+            form.append(value)
         elif kind is float:
             form.append(value.hex())  # -0.0 and 0.0 are different facts
         elif kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-            form += (kind, len(value))
-            if not _find_tensors(value, form, tensors):
-                return False
+            inner, more = _split(by(value) if by and kind is tuple else value, None)
+            if inner is None:
+                return None, []
+            form += (len(inner), *inner)
+            tensors += more
         else:
-            return False
-    return True
+            return None, []
+    return form, tensors
 
 
-#: Says whether tensors, with their addresses, have the facts of known ones.
-_Fits = Callable[[Sequence[torch.Tensor], Sequence[int]], bool]
-
-
-class _Known(NamedTuple):
-    """A call that was made before: whether tensors have the facts of its tensors, and its plan if it has one."""
-
-    fits: _Fits
-    plan: Plan | None
-
-
-def _facts(tensors: Sequence[torch.Tensor]) -> _Fits:
-    """Return a function that says whether other tensors have the facts of these.
+class _Known:
+    """A call that was made before, and its plan if it has one.
 
     torch's guards compare shape, strides, dtype, device, ``requires_grad`` and dispatch of each tensor, and that no
     tensor occurs twice, in a tenth of the time that Python takes.
 
+    Args:
+        form: see ``_split``; empty if all values are tensors.
+
     Raises:
         RuntimeError: a tensor has no strides or no memory.
     """
-    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-    check, device = guards.check, driver.active.get_current_device()
-    remainders = [address_of(tensor) & 15 for tensor in tensors]
 
-    def fits(others: Sequence[torch.Tensor], addresses: Sequence[int]) -> bool:
-        return (
-            check(*others)
-            and [address & 15 for address in addresses] == remainders
-            and driver.active.get_current_device() == device
-        )
+    plan: Plan | None = None
 
-    return fits
+    def __init__(self, form: list[Any], tensors: Sequence[torch.Tensor]) -> None:
+        self.form = form
+        self._check = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        self._device = _current_device()
+        self._remainders = [tensor.data_ptr() & 15 for tensor in tensors]
+        self._aligned = not any(self._remainders)
+
+    def repeat(self, given: Sequence[torch.Tensor]) -> Any:
+        """Repeat the call with the given tensors.
+
+        Returns:
+            What the call returns; ``OTHER`` if the tensors have other facts; ``UNPLANNED`` if the call must run as it
+            is written. Both come without a launch.
+        """
+        if not self._check(*given) or _current_device() != self._device:
+            return OTHER
+        tensors, addresses, union = [*given], [], 0
+        for tensor in tensors:
+            addresses.append(address := tensor.data_ptr())
+            union |= address
+        if union & 15 if self._aligned else [address & 15 for address in addresses] != self._remainders:
+            return OTHER
+        plan = self.plan
+        if plan is None or any(plan.hooks):
+            return UNPLANNED
+        for key, alignment in plan.buffers:
+            buffer = workspace.BUFFERS.get(key)
+            if buffer is None or buffer.data_ptr() & 15 != alignment:
+                return UNPLANNED
+            tensors.append(buffer)
+            addresses.append(buffer.data_ptr())
+        for shape, strides, dtype in plan.fresh:
+            tensors.append(tensor := _allocate(shape, strides, dtype))
+            addresses.append(tensor.data_ptr())
+        return plan.run(tensors, addresses, plan.current_stream(self._device))
 
 
 def _first_call(
     function: Callable[..., T],
     args: Any,
     kwargs: Any,
+    form: list[Any] | None,
     tensors: list[torch.Tensor],
     plans: dict[Any, list[_Known]],
     key: tuple[Any, ...],
 ) -> T:
     # A plan tells tensors apart by identity.
-    different = len({id(tensor) for tensor in tensors}) == len(tensors) > 0
-    if not different or not all(tensor.is_cuda for tensor in tensors) or not _RECORDING.acquire(blocking=False):
+    different = len(set(map(id, tensors))) == len(tensors) > 0
+    on_gpu = different and all(tensor.is_cuda for tensor in tensors)
+    if form is None or not on_gpu or not _RECORDING.acquire(blocking=False):
         return function(*args, **kwargs)
-    fits, recorder = None, Recorder(tensors)
+    known, recorder = None, Recorder(tensors)
     try:
         with suppress(RuntimeError):
-            fits = _facts(tensors)
+            known = _Known([] if _TENSORS.issuperset(form) else form, tensors)
         with recorder:
             result = function(*args, **kwargs)
         plan = recorder.plan(result)
     finally:
         _RECORDING.release()
     # The next call, which finds the workspace, can be planned.
-    if fits is not None and not recorder.made_workspace:
+    if known and not recorder.made_workspace:
+        known.plan = plan
         if sum(map(len, plans.values())) >= MOST_PLANS or len(plans.get(key, ())) >= MOST_ALIKE:
             plans.clear()
-        plans.setdefault(key, []).append(_Known(fits, plan))
+        plans.setdefault(key, []).append(known)
     return result
 
 

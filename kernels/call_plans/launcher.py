@@ -1,8 +1,8 @@
 """Launch a compiled Triton kernel from addresses, without Triton's dispatch.
 
 ``kernel[grid](…)`` binds, types and hashes every argument, and encodes every tensor descriptor, at each launch.
-``prepare`` does this once. The function that it returns calls the C function that Triton itself calls last, with the
-same arguments: grid, stream, function, launch attributes and kernel arguments.
+``launch_text`` does this once. Its text calls the C function that Triton itself calls last, with the same arguments:
+grid, stream, function, launch attributes and kernel arguments.
 
 That C function differs between versions of Triton. ``KNOWN`` has the versions with which every family was compared,
 launch by launch (``tests/kernels/call_plans/families.py``).
@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import triton
+from triton import knobs
 from triton.runtime.jit import JITFunction
 
 #: Versions of Triton whose launcher is known here.
@@ -44,68 +45,49 @@ class Place(NamedTuple):
     descriptor: Any = None
 
 
-#: A launch that still needs the addresses of a plan's tensors, and the stream.
-Launch = Callable[[Sequence[int], int], None]
-
-
 def undisturbed() -> bool:
     """Return whether launches go to the GPU as Triton starts them: nothing traces, observes or hooks them."""
-    return _OWN and JITFunction.run is RUN and _unhooked()
-
-
-def _unhooked() -> bool:
-    # A function of its own, which a trace never calls: a trace cannot know Triton's knobs.
-    runtime = triton.knobs.runtime
+    if JITFunction.run is not RUN or not _OWN:
+        return False
+    runtime = knobs.runtime
     try:
         return not (runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)
     except AttributeError:  # a hook was assigned in place of Triton's chain of hooks
         return False
 
 
-def prepare(compiled: Any, grid: Sequence[int], values: Mapping[str, Any]) -> Launch:
-    """Return a function that repeats a launch with other addresses on another stream.
+def launch_text(compiled: Any, grid: Sequence[int], values: Mapping[str, Any], name: Callable[[Any], str]) -> str:
+    """Return Python text that repeats a launch on ``stream``, where ``a`` has the addresses of a plan's tensors.
 
     Args:
         compiled: the compiled kernel that Triton's launch returned.
         values: the argument for every parameter of the kernel, by name: a number, a ``Place`` or None.
+        name: returns the text for a value.
 
     Raises:
         Unsupported: the launcher of this version of Triton is not known, or the kernel needs more than its arguments.
     """
-    template: list[Any] = []
-    pointers: list[tuple[int, int, int]] = []
-    described: list[tuple[int, int, int, Callable[[int], Any]]] = []
+    arguments: list[str] = []
     encodings = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())
-    for name, kind in compiled.src.signature.items():
-        value = values[name]
+    for parameter, kind in compiled.src.signature.items():
+        value = values[parameter]
+        address = f"a[{value.root}] + {value.offset}".removesuffix(" + 0") if isinstance(value, Place) else ""
         if kind == "constexpr":
-            template.append(None)
-        elif isinstance(value, Place) and value.descriptor is not None and encodings:
+            arguments.append("None")
+        elif address and value.descriptor is not None and encodings:
             encode, sizes = _encoder(value.descriptor, encodings.pop(0))
-            described.append((len(template), value.root, value.offset, encode))
-            template += [None, *sizes]
-        elif isinstance(value, Place) and value.descriptor is None and str(kind).startswith("*"):
-            pointers.append((len(template), value.root, value.offset))
-            template.append(None)
+            arguments += [f"{name(encode)}({address})", *map(name, sizes)]
+        elif address and value.descriptor is None and str(kind).startswith("*"):
+            arguments.append(address)
         elif type(value) in (bool, int, float):
-            template.append(value)
+            arguments.append(name(value))
         else:
-            raise Unsupported(f"the argument {name} is a {type(value).__name__}, but the kernel takes {kind}")
+            raise Unsupported(f"the argument {parameter} is a {type(value).__name__}, but the kernel takes {kind}")
     launch, head, one_list = _launcher(compiled)
-    x, y, z = ([int(size) for size in grid] + [1, 1])[:3]
-
-    def run(addresses: Sequence[int], stream: int) -> None:
-        arguments = template.copy()
-        for at, root, offset in pointers:
-            arguments[at] = addresses[root] + offset
-        for at, root, offset, encode in described:
-            arguments[at] = encode(addresses[root] + offset)
-        if one_list:
-            launch(x, y, z, stream, *head, arguments)
-        else:
-            launch(x, y, z, stream, *head, *arguments)
-
-    return run
+    last = ", ".join(arguments)
+    sizes = [int(size) for size in (*grid, 1, 1)[:3]]
+    head = [*map(name, sizes), "stream", *map(name, head)]
+    return f"{name(launch)}({', '.join(head)}, {f'[{last}]' if one_list else last})"
 
 
 def _encoder(descriptor: Any, encoding: Any) -> tuple[Callable[[int], Any], list[int]]:

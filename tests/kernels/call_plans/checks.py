@@ -170,7 +170,7 @@ def check_threads_that_plan_at_once_do_not_record_each_other():
     threads = [threading.Thread(target=lambda shape=shape: linear.split_k(*given[shape])) for shape in shapes]
     [one.start() for one in threads]
     [one.join() for one in threads]
-    assert {len(plan.steps) for plan in planned(linear.split_k)} == {1}
+    assert {len(plan.hooks) for plan in planned(linear.split_k)} == {1}
     for shape in shapes:
         assert_same(linear.split_k, *given[shape])
 
@@ -405,12 +405,12 @@ def check_an_allocation_that_fails_leaves_the_plan_as_it_was():
     def fail(*_, **__):
         raise torch.OutOfMemoryError("full")
 
-    allocate, recorder._allocate = recorder._allocate, fail
+    allocate, decorator._allocate = decorator._allocate, fail
     try:
         with Launches() as launches, pytest.raises(torch.OutOfMemoryError):
             linear.split_k(x, weight)
     finally:
-        recorder._allocate = allocate
+        decorator._allocate = allocate
     assert not launches.lines()
     assert_same(linear.split_k, x, weight)
 
@@ -475,11 +475,11 @@ def check_a_planner_that_fails_leaves_the_call_its_result():
         _copy[(1,)](x, out, x.numel(), BLOCK=128)
         return out
 
-    prepare, recorder.prepare = recorder.prepare, None
+    launch_text, recorder.launch_text = recorder.launch_text, None
     try:
         assert copies(torch.zeros(100)).shape == (100,)
     finally:
-        recorder.prepare = prepare
+        recorder.launch_text = launch_text
     assert plans_of(copies) == [None]
 
 

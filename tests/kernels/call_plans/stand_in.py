@@ -44,6 +44,7 @@ def _on_cpu(make):
 
 
 guards._empty_strided_cuda = guards._empty_strided_cpu
+torch._C._cuda_getDevice = DRIVER.get_current_device
 for made in ("empty", "empty_strided", "zeros", "full"):
     setattr(torch, made, _on_cpu(getattr(torch, made)))
 torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
