@@ -173,6 +173,11 @@ def points_in(results, *series):
     ]
 
 
+def newest_points(results, machine):
+    """The newest point of each series of a machine, in the order of ``series()``."""
+    return list(results.points_of(machine, results.columns(machine, point_columns.COLUMNS)))
+
+
 def recorded(folder, *machines):
     """Copy these machines of the recorded results into a results folder of their own; gives its path."""
     results = Path(__file__).parents[1] / "results"

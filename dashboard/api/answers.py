@@ -22,6 +22,7 @@ from lockstep.alerts.pages_service import AlertService
 from lockstep.compare.two_sides import Side, compare
 from lockstep.history.hex_digits import unpacked
 from lockstep.history.model import STATES, Commit, Machine, Series, Trend
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.problem_tally import problem_json, tally
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
@@ -121,13 +122,12 @@ def _trend(results: Results, trend: Trend) -> schema.Trend:
 
 def points(served: Served, machine: str, commit: str) -> Part:
     """Return every point at a commit: a full or shortened hash, or latest."""
-    query, results = _query(schema.Query), served.results
-    start, limit = query.cursor or 0, query.limit
-    page_points, total = results.page(machine, _commit(served, machine, commit), start, limit)
-    items = (
-        _of(schema.Point, point, commit=point.run.commit, **_named(results, point.series)) for point in page_points
-    )
-    return Part(items, str(start + limit) if start + limit < total else "")
+    results = served.results
+    columns = results.columns(machine, COLUMNS, _commit(served, machine, commit))
+    page, following = _page(len(columns["series"]))
+    points = results.points_of(machine, {name: values[page] for name, values in columns.items()})
+    items = (_of(schema.Point, point, commit=point.run.commit, **_named(results, point.series)) for point in points)
+    return Part(items, following)
 
 
 def problems(served: Served) -> Part:
@@ -193,11 +193,16 @@ def one_alert(served: Served, number: int) -> schema.LoggedAlert:
 
 
 def _part(items: Sequence[T], as_model: Callable[[T], BaseModel]) -> Part:
-    """Return the page of ``items`` that the query requests. The cursor is the index of the page's first item."""
+    page, following = _page(len(items))
+    return Part(map(as_model, items[page]), following)
+
+
+def _page(count: int) -> tuple[slice, str]:
+    """Return the part of ``count`` items that the query requests, and the next page's cursor: its first index."""
     query = _query(schema.Query)
     start = query.cursor or 0
-    following = str(start + query.limit) if start + query.limit < len(items) else ""
-    return Part(map(as_model, items[start : start + query.limit]), following)
+    end = start + query.limit
+    return slice(start, end), str(end) if end < count else ""
 
 
 def _query(model: type[M]) -> M:

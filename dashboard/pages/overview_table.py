@@ -22,8 +22,8 @@ from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import Statuses, statuses
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE
 from lockstep.compare.verdict import LOUDEST, SIGNS, Verdict, word
-from lockstep.history.model import STATES, Floats
-from lockstep.history.snapshot import Results
+from lockstep.history.model import STATES
+from lockstep.history.snapshot import Results, or_none
 from lockstep.history.snapshot_cache import remembered
 from lockstep.history.store import Store
 
@@ -267,11 +267,6 @@ def states_of(rows: RowTable) -> list[str]:
     """Return the state of each row in words."""
     columns = (rows.columns[name].tolist() for name in ("state", "same_work_as"))
     return [COPIED if copied else STATE_LABELS[STATES[code]] for code, copied in zip(*columns, strict=True)]
-
-
-def or_none(numbers: Floats) -> list[float | None]:
-    """Return the numbers as a list for JSON, which has ``None`` for NaN."""
-    return [None if number != number else number for number in numbers.tolist()]
 
 
 def matching(rows: RowTable, verdicts: NDArray[np.uint8], search: str) -> NDArray[np.intp]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lockstep.history.cache_folder import DamagedCache, Stamp, stamp_of
 from lockstep.history.cache_manifest import Part
-from lockstep.history.point_columns import COLUMNS, Kind
+from lockstep.history.point_columns import COLUMNS, KINDS
 
 #: Number of parts of a folder above which they are merged. Each part adds about a millisecond to a query.
 MOST_PARTS = 12
@@ -29,19 +29,6 @@ _GRACE = 600.0
 _MOST_VERIFIED = 10_000
 
 _BLOCK = 1 << 20
-
-_TYPES: Mapping[Kind, str] = {
-    "key": "BIGINT",
-    "code": "UTINYINT",
-    "count": "INTEGER",
-    "time": "BIGINT",
-    "number": "DOUBLE",
-    "text": "VARCHAR",
-    "samples": "DOUBLE[]",
-}
-
-#: The value that stands for "unknown" where it is not 0.
-_BLANKS: Mapping[Kind, str] = {"number": "'NaN'", "text": "''", "samples": "[]"}
 
 #: Every row counts for the type of a column of lists. Rows that do not fit in memory are sorted on disk.
 _SETTINGS = {"threads": "1", "memory_limit": "160MB", "pandas_analyze_sample": str(2**31)}
@@ -114,8 +101,8 @@ def write_part(parts: Path, folder: str, points: Mapping[str, NDArray[Any]], *qu
         OSError: the part cannot be written.
     """
     columns = (
-        f"{name if name in points else _BLANKS.get(kind, '0')}::{_TYPES[kind]} AS {name}"
-        for name, kind in COLUMNS.items()
+        f"{name if name in points else unknown}::{kind} AS {name}"
+        for name, (_, kind, _, unknown) in ((name, KINDS[kind]) for name, kind in COLUMNS.items())
     )
     select, *parameters = query or [f"SELECT {', '.join(columns)} FROM points"]
     # The part's name contains a digest of the folder's name, which may contain any character.

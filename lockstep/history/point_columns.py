@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +14,15 @@ Kind = Literal["key", "code", "count", "time", "number", "text", "samples"]
 #: Maximum number of samples that a point stores.
 MOST_SAMPLES = 100
 
-#: NumPy type of each kind of number column.
-DTYPES: Mapping[Kind, Any] = {
-    "key": np.int64,
-    "code": np.uint8,
-    "count": np.int32,
-    "time": np.int64,
-    "number": np.float64,
+#: NumPy type, type in a part, and blank (the value that stands for "unknown", here and in SQL) of each kind of column.
+KINDS: Mapping[Kind, tuple[Any, str, Any, str]] = {
+    "key": (np.int64, "BIGINT", 0, "0"),
+    "code": (np.uint8, "UTINYINT", 0, "0"),
+    "count": (np.int32, "INTEGER", 0, "0"),
+    "time": (np.int64, "BIGINT", 0, "0"),
+    "number": (np.float64, "DOUBLE", np.nan, "'NaN'"),
+    "text": (object, "VARCHAR", "", "''"),
+    "samples": (object, "DOUBLE[]", (), "[]"),
 }
 #: Every column of a part, with its kind. Unknown numbers are NaN, unknown counts and times 0, and unknown texts "".
 COLUMNS: Mapping[str, Kind] = {
@@ -65,20 +68,15 @@ COLUMNS: Mapping[str, Kind] = {
     "bridge": "number",
 }
 
-#: The value that stands for "unknown" in a column of each kind.
-BLANKS: Mapping[Kind, Any] = {"key": 0, "code": 0, "count": 0, "time": 0, "number": np.nan, "text": "", "samples": ()}
-
-
 #: The points of a file by column, of equal length. A column without values may be absent. Columns of numbers are arrays
-#: of the type in ``DTYPES``; columns of the kinds "text" and "samples" are lists.
+#: of the type in ``KINDS``; columns of the kinds "text" and "samples" are lists.
 FilePoints = Mapping[str, Any]
 
 
 def blank(kind: Kind, length: int) -> Any:
     """Return a column of this kind in which every value is unknown."""
-    if kind in ("text", "samples"):
-        return [BLANKS[kind]] * length
-    return np.full(length, BLANKS[kind], dtype=DTYPES[kind])
+    dtype, _, unknown, _ = KINDS[kind]
+    return [unknown] * length if dtype is object else np.full(length, unknown, dtype)
 
 
 def joined(files: Sequence[FilePoints]) -> dict[str, NDArray[Any]]:
@@ -89,12 +87,7 @@ def joined(files: Sequence[FilePoints]) -> dict[str, NDArray[Any]]:
         if not any(name in file for file in files):
             continue
         columns = [file[name] if name in file else blank(kind, len(file["series"])) for file in files]
-        if kind in ("text", "samples"):
-            points[name] = np.empty(len(order), dtype=object)
-            # Assign one element at a time, because NumPy would spread a point's list of samples over several rows.
-            for place, value in enumerate(value for column in columns for value in column):
-                points[name][place] = value
-        else:
-            points[name] = np.concatenate(columns)
-        points[name] = points[name][order]
+        # One element at a time, because ``concatenate`` would spread a point's list of samples over several rows.
+        every = np.fromiter(chain(*columns), object) if KINDS[kind][0] is object else np.concatenate(columns)
+        points[name] = every[order]
     return points

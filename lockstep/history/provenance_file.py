@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from lockstep.history.asv_file import AsvFile, numbers, sampled
 from lockstep.history.hex_digits import copied_words, packed, unpacked
 from lockstep.history.model import STATES, Control
-from lockstep.history.point_columns import BLANKS, COLUMNS, DTYPES, Kind, blank
+from lockstep.history.point_columns import COLUMNS, KINDS, Kind, blank
 from lockstep.history.problems import Problem
 from lockstep.history.series_ids import Parameters, digest, series_id
 from lockstep.history.validation import Unreadable, finite, is_name, plain_file
@@ -178,14 +178,15 @@ class _RecordMerger:
         for name, kind in COLUMNS.items():
             if name not in _OF_RECORD and (name in ("series", "run") or name not in asv.points):
                 continue
+            dtype, _, unknown, _ = KINDS[kind]
             known = asv.points.get(name, blank(kind, len(place)))
-            values = [point[name] for point in points] if name in _OF_RECORD else np.append(known, BLANKS[kind])[places]
+            values = [point[name] for point in points] if name in _OF_RECORD else np.append(known, unknown)[places]
             if kind == "text":
                 values = [text[: _LONGEST_CODE if name == "code" else _LONGEST] for text in values]
-            if kind in ("text", "samples"):
+            if dtype is object:
                 columns[name] = [known[at] for at in kept] + values
             else:
-                columns[name] = np.append(known[kept], np.asarray(_cleaned(values, kind), DTYPES[kind]))
+                columns[name] = np.append(known[kept], np.asarray(_cleaned(values, kind), dtype))
         series = {**asv.series, **self._series}
         run = replace(
             asv.run,

@@ -197,7 +197,7 @@ class Results(Contents):
         for start in range(0, len(columns.get("series", ())), _AT_ONCE):
             rows = {name: values[start : start + _AT_ONCE] for name, values in columns.items()}
             states = [STATES[state] for state in rows["state"].tolist()]
-            made: dict[str, list[Any]] = {name: _known(rows[name]) for name in _NUMBERS}
+            made: dict[str, list[Any]] = {name: or_none(rows[name]) for name in _NUMBERS}
             made |= {name: rows[name].tolist() for name in _AS_STORED}
             made |= {
                 "series": [known[series] for series in rows["series"].tolist()],
@@ -205,9 +205,9 @@ class Results(Contents):
                 "run": [self.runs[run] for run in rows["run"].tolist()],
                 "state": states,
                 "version": [self.versions[version] for version in rows["version"].tolist()],
-                "error": _known(rows["error"]),
-                "log_ratio": _known(log_ratios(rows)),
-                "ratio_error": _known(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
+                "error": or_none(rows["error"]),
+                "log_ratio": or_none(log_ratios(rows)),
+                "ratio_error": or_none(standard_error(rows["ratio_low"], rows["ratio_high"], rows["epochs"])),
                 "samples": [tuple(samples) for samples in rows["samples"].tolist()],
                 "reason": [
                     reason or NO_NUMBER.get(state, "")
@@ -267,13 +267,6 @@ class Results(Contents):
         columns = {name: rows.pop(name)[order] for name in tuple(rows)}
         return columns | {"rank": ranks[order]}
 
-    def latest(self, machine: str) -> list[Point]:
-        """Return the newest point of each series of a machine, in the order of ``series()``.
-
-        [] for an unknown machine.
-        """
-        return list(self.points_of(machine, self.columns(machine, COLUMNS)))
-
     def at(self, commit: str, machine: str | None = None) -> list[Point]:
         """Return every point at a commit (full hash), in the order of ``series()``.
 
@@ -281,21 +274,6 @@ class Results(Contents):
         """
         machines = self.machines if machine is None else [machine]
         return [point for name in machines for point in self.points_of(name, self.columns(name, COLUMNS, commit))]
-
-    def page(self, machine: str, commit: str, start: int, count: int) -> tuple[list[Point], int]:
-        """Return one page of a machine's points at a commit, and how many points all pages together have.
-
-        The points are in the order of ``series()``.
-
-        Args:
-            machine: one of ``machines``.
-            commit: full hash.
-            start: index of the first point to return.
-            count: the maximum number of points to return.
-        """
-        columns = self.columns(machine, COLUMNS, commit)
-        page = {name: values[start : start + count] for name, values in columns.items()}
-        return list(self.points_of(machine, page)), len(columns.get("series", ()))
 
 
 #: Columns that name a point, and those from which its number and its error follow.
@@ -316,12 +294,6 @@ _NUMBERS = [name for name, kind in COLUMNS.items() if kind == "number" and name 
 _AS_STORED = [name for name, kind in COLUMNS.items() if kind in ("count", "time", "text")] + ["flops", "bytes"]
 
 
-def _known(numbers: NDArray[np.float64]) -> list[float | None]:
+def or_none(numbers: NDArray[np.float64]) -> list[float | None]:
     """Return the numbers as a list with ``None`` for NaN."""
-    missing = np.isnan(numbers)
-    if missing.all():
-        return [None] * len(numbers)
-    objects = numbers.astype(object)
-    objects[missing] = None
-    known: list[float | None] = objects.tolist()
-    return known
+    return [None if number != number else number for number in numbers.tolist()]

@@ -32,23 +32,14 @@ _LOCK = threading.Lock()
 _COMPUTING = threading.RLock()
 
 
-def remembered(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
+def remembered(
+    function: Callable[Concatenate[Results, P], T], limit: int = _MOST
+) -> Callable[Concatenate[Results, P], T]:
     """Decorate a function of a snapshot and hashable arguments, so that each value is computed once.
 
     Other threads that need the same value wait for it. Callers must not modify a value.
     """
-    return _cached(function, _MOST)
 
-
-def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
-    """Decorate a function like ``remembered``, but cache only a few values.
-
-    Use it for values of a single commit, because they are large and many.
-    """
-    return _cached(function, _FEW)
-
-
-def _cached(function: Callable[Concatenate[Results, P], T], limit: int) -> Callable[Concatenate[Results, P], T]:
     @wraps(function)
     def call(results: Results, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = args, tuple(sorted(kwargs.items()))
@@ -69,6 +60,11 @@ def _cached(function: Callable[Concatenate[Results, P], T], limit: int) -> Calla
         return value
 
     return call
+
+
+def remembered_few(function: Callable[Concatenate[Results, P], T]) -> Callable[Concatenate[Results, P], T]:
+    """Decorate a function of a single commit like ``remembered``: its values are large and many, so few are cached."""
+    return remembered(function, _FEW)
 
 
 def _size(entry: list[Any]) -> int:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lockstep.history.point_columns import COLUMNS
 from lockstep.history.store import Store
 
 
@@ -52,7 +53,7 @@ def ask(store: Store) -> None:
     questions: dict[str, Callable[[], object]] = {
         "one series": lambda: list(results.trends([draw.choice(series)])),
         "20 series": lambda: list(results.trends(draw.sample(series, min(20, len(series))))),
-        "latest": lambda: results.latest(machine),
+        "latest": lambda: results.columns(machine, COLUMNS),
         "one commit": lambda: results.at(draw.choice(results.commits(machine)).hash, machine),
         "machine": lambda: sum(map(len, results.trends(series))),
     }

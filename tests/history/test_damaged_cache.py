@@ -7,7 +7,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
-from trees import DATE, MACHINE, open_store, record, write_measurement
+from trees import DATE, MACHINE, newest_points, open_store, record, write_measurement
 
 from dashboard.server.app import create_app
 from lockstep.history import store as store_module
@@ -130,7 +130,7 @@ def test_a_damaged_cache_is_kept_aside_and_said_once(results, cache, caplog, nam
     damage(store.cache, name)
     if name.startswith("part"):
         with pytest.raises(DamagedCache, match="made again from the result files: try again"):
-            snapshot.latest(MACHINE)
+            newest_points(snapshot, MACHINE)
     points_at_the_second_try(store)
     points(open_store(results, cache=cache))
     aside = cache / moved_aside(store.cache)
@@ -152,7 +152,7 @@ def test_a_part_that_a_merge_of_another_process_replaced_long_ago_is_not_damage(
     renamed = Part(other.name, *manifest.parts[part.name][1:])
     manifest.merged(list(manifest.parts.values()), renamed).write(store.cache / "manifest.json")
     with pytest.raises(DamagedCache):
-        snapshot.latest(MACHINE)
+        newest_points(snapshot, MACHINE)
     assert points(store) == before
     assert not moved_aside(store.cache)
 

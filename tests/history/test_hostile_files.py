@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trees import COMMIT, DATE, MACHINE, open_store, points_in, record, write_measurement
+from trees import COMMIT, DATE, MACHINE, newest_points, open_store, points_in, record, write_measurement
 
 from lockstep.history import asv_file
 from lockstep.history.store import Store
@@ -67,7 +67,7 @@ def look(store):
         assert f"{problem.path}{problem.what}".isprintable()
         assert str(store.root) not in problem.what
     for machine in results.machines:
-        results.latest(machine)
+        newest_points(results, machine)
     points = points_in(results, *results.series())
     assert sum(map(len, results.trends())) == len(points)
     for point in points:

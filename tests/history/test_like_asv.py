@@ -11,7 +11,7 @@ import math
 import pytest
 from asv.results import Results, iter_results
 from history import write_foreign
-from trees import open_store
+from trees import newest_points, open_store
 
 from lockstep.history import display_names as names
 
@@ -247,7 +247,7 @@ def test_repeats_of_a_commit_are_their_mean_as_in_asvs_graphs(tmp_path):
     assert (trend.low[0], trend.high[0]) == (pytest.approx(2.9), pytest.approx(3.2))
     [point] = results.at(COMMIT)
     assert (point.value, point.note) == (3.0, "mean of 3 measurements of this commit: 1, 2, 6")
-    assert [one.value for one in results.latest("runner")] == [4.0]
+    assert [one.value for one in newest_points(results, "runner")] == [4.0]
     [first, _] = results.runs_of("runner")
     assert first.path == "runner/3_01234567-env.json"
     assert {one.kind for one in results.notes if "several" in one.what} == {

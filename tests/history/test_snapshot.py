@@ -8,7 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import COMMIT, DATE, MACHINE, edit, open_store, points_in, read, record, write_measurement, write_plain
+from trees import (
+    COMMIT,
+    DATE,
+    MACHINE,
+    edit,
+    newest_points,
+    open_store,
+    points_in,
+    read,
+    record,
+    write_measurement,
+    write_plain,
+)
 
 from lockstep.history.display_names import natural, plain
 from lockstep.history.hex_digits import unpacked
@@ -75,7 +87,7 @@ def test_trends_points_and_latest_agree(recorded):
             told = [math.nan if getattr(point, name) is None else getattr(point, name) for point in points]
             np.testing.assert_allclose(told, getattr(trend, name), rtol=1e-12, err_msg=name)
         assert [point.version for point in points] == [recorded.versions[code] for code in trend.version]
-    latest = recorded.latest(machine)
+    latest = newest_points(recorded, machine)
     assert [point.series for point in latest] == list(every)
     assert all(point.commit == trends[point.series].commit[-1] for point in latest)
 
@@ -102,7 +114,7 @@ def test_filters_pick_series(recorded):
     assert cases == sorted(cases, key=natural)
     assert recorded.series(suite="grouped.linear")
     assert recorded.series(machine="nowhere") == recorded.series(family="nothing") == ()
-    assert recorded.latest("nowhere") == recorded.at("nothing") == []
+    assert newest_points(recorded, "nowhere") == recorded.at("nothing") == []
     assert recorded.commits("nowhere") == recorded.runs_of("nowhere") == ()
 
 
