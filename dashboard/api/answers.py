@@ -189,7 +189,7 @@ def one_alert(served: Served, number: int) -> schema.LoggedAlert:
         [content] = alerts_json([service.alerts.alert(number)], service.site)
     except NoSuchAlert as error:
         raise NotFound(f"unknown alert {number}: /api/v1/alerts lists the alerts") from error
-    return schema.LoggedAlert(**content, log=[_of(schema.Event, event) for event in service.alerts.log(number)])
+    return schema.LoggedAlert(**content, log=service.alerts.log(number))
 
 
 def _part(items: Sequence[T], as_model: Callable[[T], BaseModel]) -> Part:

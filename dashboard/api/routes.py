@@ -29,6 +29,9 @@ from lockstep.notify.feed import MOST_ENTRIES, atom
 
 _REFERENCE = "#/components/schemas/{model}"
 
+#: HTTP statuses of errors in a request. All other errors have the status 503.
+_STATUS: dict[type[Exception], int] = {answers.NotFound: 404, answers.WrongQuery: 400}
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -145,18 +148,11 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
     def nothing(rest: str) -> Response:
         raise answers.NotFound(f"unknown address /api/{rest}: docs/api.md lists the addresses")
 
-    @api.errorhandler(answers.NotFound)
-    def missing(error: answers.NotFound) -> tuple[Response, int]:
-        return jsonify({"error": str(error)}), 404
+    def failed(error: Exception) -> tuple[Response, int]:
+        return jsonify({"error": str(error)}), _STATUS.get(type(error), 503)
 
-    @api.errorhandler(answers.WrongQuery)
-    def wrong(error: answers.WrongQuery) -> tuple[Response, int]:
-        return jsonify({"error": str(error)}), 400
-
-    @api.errorhandler(StoreError)
-    @api.errorhandler(StateError)
-    def broken(error: Exception) -> tuple[Response, int]:
-        return jsonify({"error": str(error)}), 503
+    for kind in (*_STATUS, StoreError, StateError):
+        api.register_error_handler(kind, failed)
 
     @api.errorhandler(DamagedCache)
     def again(_: DamagedCache) -> Any:
@@ -164,7 +160,7 @@ def create_api(store: Store, service: AlertService | None, limiter: Limiter, fin
         try:
             return current_app.dispatch_request()
         except StoreError as error:
-            return broken(error)
+            return failed(error)
 
     @api.route("/feed.atom")
     def feed() -> Response:

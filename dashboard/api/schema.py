@@ -11,8 +11,9 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
-from lockstep.alerts.cause.found_change import Evidence
+from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.cause.suspects import CommitNote
+from lockstep.alerts.database.alert_row import Event
 from lockstep.alerts.model import Waiver
 from lockstep.compare.two_sides import Side
 from lockstep.record.series_name import SeriesName
@@ -213,14 +214,6 @@ class Comparison(Model):
         return self.other_version
 
 
-class Cause(Model):
-    """Why a number changed."""
-
-    kind: str
-    sentence: str
-    evidence: list[Evidence]
-
-
 class Member(Model):
     """A changed series of an alert."""
 
@@ -296,18 +289,6 @@ class Alert(Model):
     def excuse(self) -> Waiver | None:
         """Old name of ``waiver``."""
         return self.waiver
-
-
-class Event(Model):
-    """A line of the log of an alert."""
-
-    id: int
-    at: int
-    """ms since 1970."""
-    who: str
-    what: str
-    state: str
-    note: str
 
 
 class LoggedAlert(Alert):

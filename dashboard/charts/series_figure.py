@@ -16,13 +16,13 @@ from dashboard.charts.axes import in_zoom
 from dashboard.charts.lines_and_bands import MARKED, Figure, trend
 from dashboard.charts.marks import condition_marks, marks, wrapped
 from dashboard.charts.theme import LINES, NEUTRAL, Scheme, Style, box, chart_layout, guide, styles, titled
-from lockstep.alerts.analysis.machine_findings import Behaviour
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.compare.row import Measured
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.shown_quantities import SHOWN_AS, Quantity
+from lockstep.detect import Analysis
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.point_columns import COLUMNS
 from lockstep.history.snapshot import Results
@@ -53,11 +53,11 @@ class SeriesView:
     points: Points
     what: Quantity
     changes: tuple[FoundChange, ...]
-    analysis: Behaviour | None
+    analysis: Analysis | None
     follows: str
 
     @property
-    def levels(self) -> Behaviour | None:
+    def levels(self) -> Analysis | None:
         """The detector's levels if they are levels of the displayed quantity; otherwise ``None``."""
         return self.analysis if self.follows == self.what.name else None
 
@@ -210,7 +210,7 @@ def _samples(shown: Sequence[tuple[Point, Measured]], style: Style, scheme: Sche
     return {"type": "scatter", "mode": "markers", "marker": dot, "hoverinfo": "skip", "x": xs, "y": ys}
 
 
-def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
+def _levels(analysis: Analysis, shown: Sequence[tuple[Point, Measured]], scheme: Scheme) -> list[Figure]:
     commits_analysed = _analysed(analysis, shown)
     if not commits_analysed:
         return []
@@ -227,7 +227,7 @@ def _levels(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]], scheme
     ]
 
 
-def _analysed(analysis: Behaviour, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
+def _analysed(analysis: Analysis, shown: Sequence[tuple[Point, Measured]]) -> list[int]:
     """Return the commit index of each point of the analysis; [] if the analysis belongs to other points than shown.
 
     The analysis is of the points of the newest benchmark version, without copies.

@@ -18,8 +18,8 @@ from lockstep.compare.number_format import whole
 from lockstep.compare.verdict import OF_SENSE, sign
 from lockstep.history.model import Commit
 from lockstep.history.problem_tally import tally
-from lockstep.history.problems import Problem
 from lockstep.history.snapshot import Results
+from lockstep.history.validation import Problem
 
 #: What the columns of tables and the facts of pages mean, by their names.
 HINTS = {

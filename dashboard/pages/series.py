@@ -31,7 +31,7 @@ from dashboard.pages.parts import (
 )
 from dashboard.pages.series_data import commit_table, key_at, offered_quantities, series_commands, view
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import Behaviour, MachineFindings
+from lockstep.alerts.analysis.machine_findings import MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.model import FoundChange
@@ -39,6 +39,7 @@ from lockstep.alerts.pages_service import AlertService
 from lockstep.alerts.text import amount, interval
 from lockstep.compare.number_format import significant
 from lockstep.compare.verdict import sign
+from lockstep.detect import Analysis
 from lockstep.detect.findings import Measure
 from lockstep.history.model import Commit, Point, SeriesKey
 from lockstep.history.snapshot import Results
@@ -207,7 +208,7 @@ def _accuracy_fact(point: Point) -> tuple[str, str, str]:
     return "Error of the newest check", f"{point.check_error or 0.0:.1e}", ", ".join(filter(None, (row, same)))
 
 
-def _noise_facts(analysis: Behaviour, follows: str) -> list[tuple[str, str, str]]:
+def _noise_facts(analysis: Analysis, follows: str) -> list[tuple[str, str, str]]:
     noise = analysis.noise
     if math.isnan(noise.scale):
         return [("Noise", "–", f"too few points of the {follows} to tell")]

@@ -20,9 +20,8 @@ import numpy as np
 from lockstep.history.asv_file_header import OLD_FORMAT, read_head, updated
 from lockstep.history.model import STATES, Floats, Run
 from lockstep.history.point_columns import MOST_SAMPLES, FilePoints
-from lockstep.history.problems import Problem, Weight
 from lockstep.history.series_ids import Ids, Parameters, digest, series_ids
-from lockstep.history.validation import Unreadable, finite, in_range, read_json, short_name, time_ms
+from lockstep.history.validation import Problem, Unreadable, Weight, finite, in_range, read_json, short_name, time_ms
 from lockstep.record.quantity import QUANTITIES, SUITE_BENCHMARK
 
 #: Maximum number of parameter combinations in a benchmark, and of points in a file. A file with more of them is a

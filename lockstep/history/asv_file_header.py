@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.history.model import Run
-from lockstep.history.problems import Problem
-from lockstep.history.validation import LATEST_TIME, Unreadable, finite, short_name
+from lockstep.history.validation import LATEST_TIME, Problem, Unreadable, finite, short_name
 
 #: A hash, or the text given to ``asv run --set-commit-hash``. A slash is not allowed, because the text becomes part of
 #: page addresses.

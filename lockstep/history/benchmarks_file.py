@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lockstep.history.model import Benchmark
-from lockstep.history.problems import Problem
-from lockstep.history.validation import Unreadable, read_json
+from lockstep.history.validation import Problem, Unreadable, read_json
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, Better, type_of
 from lockstep.record.unit_direction import better_of
 

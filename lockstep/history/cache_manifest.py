@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.line import Line
 from lockstep.history.model import Run
-from lockstep.history.problems import Problem
 from lockstep.history.scan import Stamp
+from lockstep.history.validation import Problem
 
 
 class RunRow(NamedTuple):

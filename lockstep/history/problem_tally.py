@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.history.problems import Problem, Weight
 from lockstep.history.snapshot import Results
+from lockstep.history.validation import Problem, Weight
 
 #: Number of reasons that a sentence lists.
 _MOST = 5

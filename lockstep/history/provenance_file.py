@@ -18,9 +18,8 @@ from lockstep.history.asv_file import AsvFile, numbers, sampled
 from lockstep.history.hex_digits import copied_words, packed, unpacked
 from lockstep.history.model import STATES, Control
 from lockstep.history.point_columns import COLUMNS, KINDS, Kind, blank
-from lockstep.history.problems import Problem
 from lockstep.history.series_ids import Parameters, digest, series_id
-from lockstep.history.validation import Unreadable, finite, is_name, plain_file
+from lockstep.history.validation import Problem, Unreadable, finite, is_name, plain_file
 from lockstep.record.file import SUFFIX, RecordError, read_file
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.record.quantity import COST_QUANTITIES, benchmark_name

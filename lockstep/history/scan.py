@@ -11,8 +11,7 @@ from pathlib import Path
 from lockstep.history.benchmarks_file import TABLE
 from lockstep.history.cache_folder import Stamp as FolderStamp
 from lockstep.history.cache_folder import stamp_of
-from lockstep.history.problems import Problem
-from lockstep.history.validation import short_name
+from lockstep.history.validation import Problem, short_name
 from lockstep.record.file import SUFFIX
 
 #: Modification time (ns since 1970) and size (bytes) of a result file, then of its provenance file.

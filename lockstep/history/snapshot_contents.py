@@ -13,9 +13,9 @@ from lockstep.history.benchmarks_file import benchmark
 from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.machine_identity import machine_names
 from lockstep.history.model import Commit, Machine, Run
-from lockstep.history.problems import Problem
 from lockstep.history.reader import Source
 from lockstep.history.series_ids import Ids
+from lockstep.history.validation import Problem
 
 
 class Contents:

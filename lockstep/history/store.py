@@ -31,11 +31,11 @@ from lockstep.history.cache_manifest import Manifest, read_manifest
 from lockstep.history.ingest import batches, read_all
 from lockstep.history.line import find_line, repository_state
 from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
-from lockstep.history.problems import Problem
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_contents import Contents
+from lockstep.history.validation import Problem
 from lockstep.processes.trouble import Trouble
 
 __all__ = ["Store", "StoreError", "default_cache"]

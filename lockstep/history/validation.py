@@ -1,10 +1,11 @@
-"""Validate what result files contain. The files are not trusted, because they may come from anywhere."""
+"""Validate what result files contain, and say what is wrong. They are not trusted: they may come from anywhere."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,32 @@ LATEST_TIME = 2**43
 #: Range of the accepted numbers. Every real time, rate and cost lies within it, and quotients and products of two such
 #: numbers stay finite.
 SMALLEST, LARGEST = 1e-30, 1e30
+
+
+#: How much was not read because of a problem: the whole "file", a "part" of it, or nothing ("note").
+Weight = Literal["file", "part", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a file in the results folder, as it is listed for people.
+
+    Attributes:
+        path: the path of the file, relative to the results folder.
+        what: what is wrong, as one sentence.
+        reason: ``what`` without the details of this file; "" if ``what`` has no such details.
+        weight: how much of the file was not read.
+    """
+
+    path: str
+    what: str
+    reason: str = ""
+    weight: Weight = "file"
+
+    @property
+    def kind(self) -> str:
+        """The text by which problems of the same kind are counted together: ``reason``, or else ``what``."""
+        return self.reason or self.what
 
 
 class Unreadable(ValueError):

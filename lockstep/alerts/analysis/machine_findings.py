@@ -16,9 +16,6 @@ from lockstep.history.snapshot import Results
 from lockstep.record.series_name import SeriesName
 from lockstep.suite.thresholds import Thresholds
 
-#: The noise of a series, the smallest change that the detector can find in it, and its levels.
-Behaviour = Analysis
-
 
 class MachineFindings:
     """The findings of one machine. The behaviour of each series is read from the file on first use.
@@ -71,7 +68,7 @@ class MachineFindings:
         changes = self._changes.get(name, ())
         return [change for change in changes if change.last > after and not change.suppressed]
 
-    def behaviour(self, name: SeriesName, version: int | None = None) -> Behaviour | None:
+    def behaviour(self, name: SeriesName, version: int | None = None) -> Analysis | None:
         """Return the noise and levels of a series; ``None`` if the detector does not follow the series.
 
         Args:
