@@ -21,7 +21,7 @@ from asv.results import Results, get_filename
 from asv.runner import BenchmarkResult
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
-from lockstep.asv.whole_files import write_json
+from lockstep.asv.whole_files import whole_files, write_json
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown
 from lockstep.machine_code.model import CaseCode, CaseKey
@@ -63,6 +63,7 @@ def result_file(folder: Path, target: Target, toolchain: Toolchain, commit: str)
     return folder / str(get_filename(machine_name(target, toolchain), commit, ENVIRONMENT))
 
 
+@whole_files()
 def write_exact(
     folder: Path,
     target: Target,

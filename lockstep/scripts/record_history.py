@@ -14,9 +14,9 @@ from typing import Any
 from asv.machine import Machine
 from asv.results import Results
 from asv.runner import BenchmarkResult
-from asv.util import write_json
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
+from lockstep.asv.whole_files import whole_files, write_json
 from lockstep.gate.versions import version
 from lockstep.processes.git import Git, GitError
 from lockstep.record.file import SUFFIX, read_records, write_records
@@ -75,6 +75,7 @@ def _records(plan: Plan, outcome: Outcome) -> list[Record]:
     return [*outcome.records.values(), *died]
 
 
+@whole_files()
 def _store(
     plan: Plan,
     commit: str,
