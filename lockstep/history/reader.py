@@ -160,16 +160,11 @@ class Reader:
             GROUP BY series
         """
         last = self._ask(sql, source, source.ids.tolist(), source.commits.tolist())
-        series, index = np.unique(last["series"], return_inverse=True)
-        places = np.zeros(len(series), dtype=np.int64)
-        np.maximum.at(places, index, last["place"])
         parts = []
-        for place in np.unique(places).tolist():
+        for place in np.unique(last["place"]).tolist():
             rows = self.rows(source, runs=source.ids[source.commits == place].tolist(), names=names)
-            belongs = np.isin(rows["series"], series[places == place])
-            parts.append(rows if belongs.all() else {name: values[belongs] for name, values in rows.items()})
-        if len(parts) == 1:
-            return parts[0]
+            belongs = np.isin(rows["series"], last["series"][last["place"] == place])
+            parts.append({name: values[belongs] for name, values in rows.items()})
         return {name: np.concatenate([part.pop(name) for part in parts]) for name in tuple(parts[0])} if parts else {}
 
     def _ask(self, sql: str, source: Source, *parameters: list[int]) -> dict[str, Any]:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.history.cache_manifest import Manifest
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.machine_index import MachineIndex
-from lockstep.history.model import (
-    NO_NUMBER,
-    STATES,
-    Commit,
-    Point,
-    Run,
-    Series,
-    Trend,
-)
+from lockstep.history.model import NO_NUMBER, STATES, Commit, Point, Run, Series, Trend
 from lockstep.history.point_columns import COLUMNS
 from lockstep.history.reader import Reader, Rows, errors, log_ratios
 from lockstep.history.row_keys import KeyIndex
 from lockstep.history.snapshot_contents import Contents
+from lockstep.history.validation import Problem
 from lockstep.timing.intervals import standard_error
 
 
@@ -38,13 +33,13 @@ class Results(Contents):
         versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
     """
 
-    def __init__(self, contents: Contents, reader: Reader) -> None:
-        vars(self).update(vars(contents))
+    def __init__(self, reader: Reader, root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem]) -> None:
+        super().__init__(root, parts, manifest, strays)
         self._reader = reader
         self._version_ids = np.array(sorted(self.version_texts), dtype=np.int64)
         self.versions: tuple[str, ...] = tuple(self.version_texts[number] for number in self._version_ids.tolist())
-        self._machines = {name: MachineIndex(name, contents) for name in self.machines}
-        self._unknown = MachineIndex("", contents)
+        self._machines = {name: MachineIndex(name, self) for name in self.machines}
+        self._unknown = MachineIndex("", self)
         self._states: dict[str, str] = {}
 
     def _of(self, machine: str) -> MachineIndex:

@@ -34,7 +34,6 @@ from lockstep.history.parquet import PartChecks, merge_parts, mergeable, sweep
 from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
-from lockstep.history.snapshot_contents import Contents
 from lockstep.history.validation import Problem
 from lockstep.processes.trouble import Trouble
 
@@ -332,7 +331,7 @@ class Store:
         if aside := moved_aside(self.cache):
             strays = (*strays, Problem(aside, _DAMAGED, weight="note"))
         if self._loaded is None or self._loaded[0] is not manifest or self._loaded[1] != strays:
-            self._snapshot = Results(Contents(self.root, self._parts, manifest, strays), self._reader)
+            self._snapshot = Results(self._reader, self.root, self._parts, manifest, strays)
             self._loaded = manifest, strays
 
 
