@@ -22,8 +22,7 @@ from dashboard.pages.alert_story import next_steps, register_source, since, time
 from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
 from dashboard.pages.series_data import view
 from lockstep.alerts.alert_ranking import confidence
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.database.alert_row import Event, NoSuchAlert, Tracked
 from lockstep.alerts.database.states_and_actions import ENDINGS, LifecycleError, possible

@@ -14,8 +14,7 @@ from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
 from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.difference import Quantity
 from lockstep.compare.number_format import whole
 from lockstep.compare.series_of_suite import suites

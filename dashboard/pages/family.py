@@ -19,8 +19,7 @@ from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, q
 from dashboard.pages.family_trends import MOST_CASES, chosen, opened, printed, trends
 from dashboard.pages.parts import back_link, count, crumbs, graph, in_browser, loading, mono, not_on, table, waiting
 from dashboard.pages.parts import commit_line as commit_words
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import newest_rows, rows_at
 from lockstep.compare.row import Row, described

@@ -17,7 +17,7 @@ from dashboard.charts.lines_and_bands import MARKED, Figure, finished, stroke, t
 from dashboard.charts.marks import Mark, commit_line, marks, release_marks
 from dashboard.charts.theme import Scheme, Style, baselines, suite_styles, swatch
 from dashboard.pages.parts import graph, mono
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.compare.number_format import significant
 from lockstep.compare.read_rows import rows_over
 from lockstep.compare.row import described

@@ -15,7 +15,7 @@ from dashboard.address import OverviewAddress, SeriesAddress, link
 from dashboard.pages.alerts import alert_table
 from dashboard.pages.overview_choice import TIME, label, quantity_of
 from dashboard.pages.parts import count
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline
 from lockstep.compare.number_format import whole

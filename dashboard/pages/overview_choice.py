@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.read_rows import newest_rows
 from lockstep.compare.row_table import RowTable
 from lockstep.compare.series_status import reference

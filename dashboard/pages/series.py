@@ -30,8 +30,7 @@ from dashboard.pages.parts import (
     waiting,
 )
 from dashboard.pages.series_data import commit_table, key_at, offered_quantities, series_commands, view
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import Choice
 from lockstep.alerts.model import FoundChange

@@ -13,7 +13,7 @@ from dashboard.charts.axes import in_zoom
 from dashboard.charts.marks import changed_conditions
 from dashboard.charts.series_figure import SeriesView
 from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import name_of
 from lockstep.alerts.reproduce import measured
 from lockstep.compare.number_format import significant, whole

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.compare.difference import Differences, compare_rows, loudest_first
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at

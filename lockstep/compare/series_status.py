@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import series_by_name
 from lockstep.alerts.model import FoundChange
 from lockstep.compare.difference import Differences, Verdicts, compare_rows

@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.cause.code_evidence import code_evidence, code_of, same_code, same_kernels
 from lockstep.compare.difference import Differences, Quantity, compare_rows, geomean, loudest_first
 from lockstep.compare.read_rows import rows_at

@@ -8,7 +8,7 @@ from trees import MACHINE, record, write_measurement
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.database.alert_row import from_json, to_json
 from lockstep.alerts.text import headline

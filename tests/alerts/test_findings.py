@@ -17,8 +17,7 @@ from history import DAY_MS, START_MS, Here, commits_of, write_foreign, write_his
 from lockstep.alerts.analysis.analyse import analyse_results, analyse_store
 from lockstep.alerts.analysis.analysis_file import AnalysisFile, _packed
 from lockstep.alerts.analysis.followed_series import followed
-from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.analysis.machine_findings import MachineFindings
+from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.alerts.analysis.machine_results import read_machine
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.detect import analyse

@@ -7,7 +7,6 @@ in the store's cache says whether the last analyses succeeded; all processes of 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.alerts.database.location import STATE
+from lockstep.history.cache_folder import only_one
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import run
 from lockstep.processes.trouble import Trouble, refused_by_disk
@@ -170,8 +170,7 @@ class AnalysisRunner:
 
     def _analyse(self, digest: str, missing: bool) -> None:
         try:
-            with self._turn.open("w") as turn:
-                fcntl.flock(turn, fcntl.LOCK_EX)
+            with only_one(self._turn, wait=True):
                 # Another runner may have analysed the results meanwhile.
                 status = self.status
                 if not _due(status, digest, missing):
