@@ -5,6 +5,7 @@ import datetime
 import itertools
 import math
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -179,6 +180,17 @@ def test_a_damaged_file_is_moved_aside_and_made_anew(growing, damage, caplog):
     growing.says_the_same()
 
 
+def test_a_file_whose_first_transaction_was_rolled_back_is_like_none(growing):
+    growing.add(growing.commits[:20], TWO)
+    results = growing.store.current()
+    with contextlib.closing(sqlite3.connect(growing.kept.path)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert growing.kept.path.stat().st_size
+    assert Findings(growing.store.cache, growing.repo).of_machine(results, "slowdown") is None
+    growing.says_the_same()
+    assert not moved_aside(growing.store.cache)
+
+
 def test_a_full_disk_leaves_the_findings_that_were_read(growing, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -206,12 +218,15 @@ def test_a_full_disk_leaves_the_findings_that_were_read(growing, tmp_path):
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-def test_readers_do_not_wait_for_a_writer(growing):
+def test_readers_do_not_wait_for_a_writer(growing, monkeypatch):
+    monkeypatch.setattr("lockstep.alerts.analysis.analysis_file._PATIENCE", 0.1)
     growing.add(growing.commits[:20], TWO)
     results, _ = analyse_store(growing.store, Thresholds(), growing.repo)
     findings = Findings(growing.store.cache, growing.repo)
     with AnalysisFile(growing.store.cache).writing() as connection:
         connection.execute("DELETE FROM analysis")
+        rows = [("large", str(number), bytes(1 << 16)) for number in range(100)]
+        connection.executemany("INSERT INTO analysis (machine, state, content) VALUES (?, ?, ?)", rows)
         assert findings.of_machine(results, "slowdown").changes
     assert findings.of_machine(results, "slowdown") is None
 

@@ -201,9 +201,11 @@ class AnalysisFile:
         with self._errors():
             written = self.path.exists() and self.path.stat().st_size
             with closing(sqlite3.connect(self.path if written else ":memory:", _PATIENCE, 0, None)) as connection:
-                for table in () if written else _TABLES:
-                    connection.execute(table)
                 connection.execute("BEGIN")
+                # A process that was killed in the first transaction left a file that SQLite makes empty again.
+                empty = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+                for table in _TABLES if empty else ():
+                    connection.execute(table.replace("CREATE", "CREATE TEMP", 1))
                 yield connection
 
     @contextmanager
@@ -218,6 +220,8 @@ class AnalysisFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, _PATIENCE, isolation_level=None)) as connection:
                 connection.execute("PRAGMA synchronous = NORMAL")
+                # A transaction that outgrew SQLite's cache would lock readers out before it commits.
+                connection.execute("PRAGMA cache_spill = OFF")
                 connection.execute("PRAGMA foreign_keys = ON")
                 connection.execute("BEGIN IMMEDIATE")
                 for table in _TABLES:
