@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from alerting import COMMITS, alerts, queued, series, step, told
 
-from lockstep.alerts.alert_ranking import rank_of
+from lockstep.alerts.alert_ranking import doubted, rank_of
 from lockstep.alerts.analysis.grouping import group
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.database.connection import Database
@@ -90,6 +90,25 @@ def test_most_modules_of_a_machine_that_move_in_one_range_are_one_story_unless_t
     assert sorted(len(story) for story in of_changes(changes[:2])) == [1, 1]
     own = [replace(one, cause=Cause("own commit", "")) for one in changes]
     assert {len(story) for story in of_changes(own)} == {1}
+
+
+def test_a_machine_is_the_cause_of_what_moves_there_together_and_on_no_other_machine():
+    """newton-physics/newton's benchmarks on one machine with Windows pass between two states; its twin does not."""
+    here = told(*(step(9, 12, by=0.1, name=foreign(f"m{at}.Read"), touched=None) for at in range(3)))
+    [twin] = told(step(10, 12, by=0.1, name=foreign("m1.Read", "b200"), touched=None))
+    unknown = Cause("unknown cause", "")
+
+    def causes(changes, measured, family="m0.Read"):
+        measures = {("b200", family): measured, ("h200", "m0.Read"): COMMITS}
+        found = group([replace(one, cause=unknown) for one in changes], COMMITS, measures)
+        return [(one.cause.kind, doubted(one)) for one in found if one.family == "m0.Read"]
+
+    assert causes(here, COMMITS) == [("machine", True)]
+    certain = [("unknown cause", False)]
+    assert causes([*here, twin], COMMITS) == certain, "the other machine shows it"
+    assert causes(here, COMMITS[:14]) == causes(here, COMMITS[7:]) == certain, "it did not measure both levels"
+    assert causes(here, COMMITS, family="m9.Read") == certain, "it measures other benchmarks"
+    assert causes(here[:2], COMMITS) == certain, "two modules are few"
 
 
 @pytest.mark.parametrize("quantity", ["host", "error"])

@@ -20,13 +20,18 @@ from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
 
 
-def group(changes: Iterable[FoundChange], order: Sequence[str] = ()) -> list[Alert]:
+def group(
+    changes: Iterable[FoundChange],
+    order: Sequence[str] = (),
+    measured: Mapping[tuple[str, str], Sequence[str]] | None = None,
+) -> list[Alert]:
     """Group changes into alerts, in the order of machine, family and range.
 
     Args:
         changes: the changes of any machines and families.
         order: all commits, oldest first. If several series narrow a range, the order decides which of their good
             commits is the newest before the range.
+        measured: the commits that a machine measured, oldest first, by machine and family.
     """
     position = {commit: index for index, commit in enumerate(order)}
     # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if
@@ -40,7 +45,7 @@ def group(changes: Iterable[FoundChange], order: Sequence[str] = ()) -> list[Ale
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return with_stories(alerts, position)
+    return with_stories(alerts, position, measured or {})
 
 
 def _gather(changes: Sequence[FoundChange]) -> list[list[FoundChange]]:

@@ -11,19 +11,24 @@ from dataclasses import replace
 
 from lockstep.alerts.alert_ranking import rank_of
 from lockstep.alerts.cause.commit_ranges import BY_DATE
-from lockstep.alerts.cause.found_change import CODE
+from lockstep.alerts.cause.found_change import CODE, Cause
 from lockstep.alerts.model import Alert
 from lockstep.record.quantity import APART
 
 #: Least number of families that move at one commit if their machine is the probable reason.
 _SEVERAL = 3
 
+#: Least number of points on each side of a range for a machine to say that nothing moved.
+_LEVEL = 3
+
 #: Milliseconds between the dates of one step, if only dates order the commits.
 _NEAR_MS = 3 * 86_400_000
 
 
-def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[Alert]:
-    """Return the alerts with their ``story`` and ``also_on``.
+def with_stories(
+    alerts: Sequence[Alert], position: Mapping[str, int], measured: Mapping[tuple[str, str], Sequence[str]]
+) -> list[Alert]:
+    """Return the alerts with their ``story`` and ``also_on``, and with their machine as the cause where others say so.
 
     An alert shows the same step as a graver one if their ranges overlap, owner and kinds of cause and quantity agree,
     and it shares one of these with an alert of that step: the family on another machine; machine, last commit and
@@ -31,13 +36,20 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
 
     Args:
         position: the position of each commit in the history.
+        measured: the commits that a machine measured, oldest first, by machine and family.
     """
-    told = list(alerts)
+    alerts = list(alerts)
     first: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
     stories: dict[int, list[int]] = {}
     # A dense history has tens of thousands of alerts, of which few are open.
     slower = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
-    together = _together([alerts[at] for at in slower], position)
+    together = _together([alerts[at] for at in slower], position, measured)
+    for at in slower:
+        if witness := together.get(alerts[at].fingerprint):
+            machine = Cause("machine", f"most benchmarks of the machine moved, and {witness} shows nothing of it")
+            members = tuple(replace(member, cause=machine) for member in alerts[at].members)
+            alerts[at] = replace(alerts[at], cause=machine, members=members)
+    told = list(alerts)
     for place in sorted(slower, key=lambda at: -rank_of(alerts[at])):
         alert = alerts[place]
         keys = list(_keys(alert, alert.fingerprint in together))
@@ -55,21 +67,32 @@ def with_stories(alerts: Sequence[Alert], position: Mapping[str, int]) -> list[A
     return told
 
 
-def _together(alerts: Sequence[Alert], position: Mapping[str, int]) -> set[str]:
+def _together(
+    alerts: Sequence[Alert], position: Mapping[str, int], measured: Mapping[tuple[str, str], Sequence[str]]
+) -> dict[str, str]:
     """Return the fingerprints of alerts in whose range most modules of the machine move, without a cause in their code.
 
-    Most are at least three, and half of the machine's modules that have such alerts.
+    Most are at least three, and half of the machine's modules that have such alerts. If these modules move on no other
+    machine, a machine that measured the family on both sides of the range stands beside the fingerprint.
     """
     blind = [alert for alert in alerts if alert.cause.kind in CODE and alert.cause.kind != "own commit"]
     of_machine: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for alert in blind:
         of_machine[alert.machine].append((_module(alert), *_ends(alert, position)))
-    found = set()
+    found = {}
     for alert in blind:
         begin, end = _ends(alert, position)
         moved = {module for module, first, last in of_machine[alert.machine] if first <= end and begin <= last}
         if len(moved) >= max(_SEVERAL, len({module for module, *_ in of_machine[alert.machine]}) / 2):
-            found.add(alert.fingerprint)
+            elsewhere = (place for name, places in of_machine.items() if name != alert.machine for place in places)
+            seen = any(module in moved and first <= end and begin <= last for module, first, last in elsewhere)
+            quiet = (
+                name
+                for (name, family), commits in measured.items()
+                if family == alert.family and name != alert.machine and len(commits) >= _LEVEL
+                if position.get(commits[_LEVEL - 1], begin) < begin and end <= position.get(commits[-_LEVEL], -1)
+            )
+            found[alert.fingerprint] = "" if seen else next(quiet, "")
     return found
 
 
