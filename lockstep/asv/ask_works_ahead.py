@@ -24,9 +24,6 @@ from lockstep.suite.family_files import sources_digest
 #: Digests of the work of a case's variants, by suite, digest of the suite's files, and case.
 Works = dict[tuple[str, str, str], Mapping[str, str]]
 
-#: Suite and case, and the variants to look at.
-Asked = tuple[tuple[str, str], Sequence[str]]
-
 #: GPU memory of all processes together is what limits their number.
 _MOST = 24
 
@@ -76,7 +73,7 @@ class Scouts:
         processes = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 1))
         with ExitStack() as trees, ThreadPoolExecutor(processes) as pool:
             seen: set[tuple[str, str]] = set()
-            asked_of: list[tuple[Path, Mapping[str, str], Sequence[Asked]]] = []
+            jobs = []
             for commit in commits:
                 try:
                     tree = trees.enter_context(sources(commit, self.repository, self.spec.packages))
@@ -85,29 +82,21 @@ class Scouts:
                 digests = {name: sources_digest(tree.root, tree.packages, self.suites[name]) for name in names}
                 new = {name: digest for name, digest in digests.items() if digest and (name, digest) not in seen}
                 seen |= set(new.items())
-                asked = [
-                    ((suite, case), variants)
+                asked = {
+                    (suite, case): variants
                     for (suite, case), variants in cases.items()
                     if suite in new and self._unknown((suite, new[suite], case))
-                ]
+                }
                 if asked:
-                    asked_of.append((tree.root, new, asked))
-            self.say(f"looking at the work of {len(asked_of)} of {len(commits)} commits, {processes} at once")
-            # Compiling takes most of the time, so the cases of few commits are shared out among the processes.
-            parts = 1 + 2 * processes // max(1, len(asked_of))
-            jobs = [
-                pool.submit(self._one, root, new, part)
-                for root, new, asked in asked_of
-                for number in range(parts)
-                if (part := asked[number * len(asked) // parts : (number + 1) * len(asked) // parts])
-            ]
+                    jobs.append(pool.submit(self._one, tree.root, new, asked))
+            self.say(f"looking at the work of {len(jobs)} of {len(commits)} commits, {processes} at once")
             for job in jobs:
                 job.result()
 
-    def _one(self, folder: Path, digests: Mapping[str, str], cases: Sequence[Asked]) -> None:
-        """Ask for the work of cases of one commit; what kills a worker is left to the measurement."""
+    def _one(self, folder: Path, digests: Mapping[str, str], cases: Mapping[tuple[str, str], Sequence[str]]) -> None:
+        """Ask for the work of the cases of one commit; what kills a worker is left to the measurement."""
         worker: Worker | None = None
-        for (suite, case), variants in cases:
+        for (suite, case), variants in cases.items():
             try:
                 worker = worker or self.worker(replace(self.spec, checkout=folder, stored=True), self.silence_s)
                 self.works[suite, digests[suite], case] = worker.works(suite, case, variants)

@@ -48,12 +48,12 @@ def project(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def look(project, commits, plan=PLAN):
+def look(project, commits):
     suites = load_suites(project.root / "benchmarks")
     spec = WorkerSpec(project.root, ("toy",), project.root / "benchmarks")
     said = []
     scouts = Scouts(spec, project.root, suites, 60.0, said.append, worker=Fake)
-    scouts.ask(commits, plan)
+    scouts.ask(commits, PLAN)
     return scouts.works, said
 
 
@@ -71,14 +71,6 @@ def test_commits_with_equal_files_are_asked_once(project):
     assert len(works) == len(Fake.asked) == 2
     assert {texts["plain"].count("x + 0") for texts in works.values()} == {0, 1}
     assert all(worker.closed for worker in Fake.made)
-
-
-def test_the_cases_of_few_commits_are_shared_out_among_the_processors(project, monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(5))
-    plan = {("product", f"M={number}", "cold"): Planned(["plain"]) for number in range(20)}
-    works, _ = look(project, [project.git("rev-parse", "HEAD")], plan)
-    assert len(Fake.made) == 9  # about two for each of four processes
-    assert len(works) == len(Fake.asked) == len(set(Fake.asked)) == 20
 
 
 def test_work_that_tuning_made_known_is_asked_for_once_more(project, monkeypatch):
