@@ -106,8 +106,7 @@ class Access:
     def forwarded(self, address: str | None, headers: Mapping[str, str]) -> str:
         """Return the person's name that a proxy stated together with the secret; "" from any other address.
 
-        Args:
-            headers: the headers of the request, looked up regardless of case.
+        ``headers``: the headers of the request, looked up regardless of case.
         """
         stated, _, name = headers.get(USER_HEADER, "").partition(" ")
         known = bool(self.secret) and hmac.compare_digest(stated.encode(), self.secret.encode())
@@ -143,8 +142,7 @@ class Access:
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
     """Parse addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
 
-    Raises:
-        AccessError: a text is neither an address nor a network.
+    ``AccessError``: a text is neither an address nor a network.
     """
     try:
         return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
@@ -155,8 +153,7 @@ def read_networks(texts: list[str]) -> tuple[Network, ...]:
 def read_secret(path: Path) -> str:
     """Read the secret that the server shares with its proxy: the only line of a file.
 
-    Raises:
-        AccessError: others can read the file, or it holds anything but one word of enough characters.
+    ``AccessError``: others can read the file, or it holds anything but one word of enough characters.
     """
     try:
         secret, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
@@ -203,8 +200,7 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 def access_of(args: argparse.Namespace) -> Access:
     """Read from the options who may sign in and for which host names the server answers.
 
-    Raises:
-        AccessError: an option is wrong.
+    ``AccessError``: an option is wrong.
     """
     if args.proxy_secret and not args.proxy:
         raise AccessError("--proxy-secret needs --proxy: give the address of the proxy that knows the secret")

@@ -34,8 +34,7 @@ class WriteError(ValueError):
 class RequestSecurity:
     """Checks every request to an app's server: its host name, its rate, its sender, and whether it may write.
 
-    Args:
-        access: how people are identified.
+    ``access``: how people are identified.
     """
 
     def __init__(self, app: Dash, access: Access) -> None:
@@ -86,8 +85,7 @@ class RequestSecurity:
     def writer(self) -> str:
         """Return the name of the person who writes with this request.
 
-        Raises:
-            WriteError: the person is unknown, the request is not from one of our pages, or the rate is exceeded.
+        ``WriteError``: the person is unknown, the request is not from one of our pages, or the rate is exceeded.
         """
         who = self.who
         if not who:

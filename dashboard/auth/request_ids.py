@@ -22,8 +22,7 @@ _ID = re.compile(r"[\w.+/=-]{1,64}", re.ASCII)
 def add_request_ids(server: Flask, access: Access) -> None:
     """Give each request an id, and log errors with the id to standard error.
 
-    Args:
-        access: a request from one of its trusted proxies keeps the id that the proxy sent and logged.
+    ``access``: a request from one of its trusted proxies keeps the id that the proxy sent and logged.
     """
     logger = server.logger
     logger.handlers[:] = [_handler()]
@@ -52,8 +51,7 @@ def add_request_ids(server: Flask, access: Access) -> None:
 def add_access_log(server: Flask, file: str) -> None:
     """Write a line a request: time, id, address, forwarded addresses, request, status, bytes, seconds.
 
-    Args:
-        file: path of the file, or "-" for standard output.
+    ``file``: path of the file, or "-" for standard output.
     """
     handler = logging.StreamHandler(sys.stdout) if file == "-" else logging.FileHandler(file)
     logger = logging.getLogger("lockstep.access")

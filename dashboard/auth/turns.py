@@ -15,8 +15,7 @@ MOST_WAITING = 4
 def add_turns(server: Flask, client: Callable[[], str]) -> None:
     """Answer one request of each client to ``/api/`` at a time. Answer 429 if too many wait.
 
-    Args:
-        client: returns the address of the current request's client.
+    ``client``: returns the address of the current request's client.
     """
     changed = threading.Condition()
     held: Counter[str] = Counter()

@@ -36,12 +36,9 @@ class SeriesView:
     """The data on the page of one series.
 
     Attributes:
-        key: the key of the series.
         commits: the commits of its machine, oldest first.
-        rows: the rows of the series.
         points: the points of the quantity, oldest first, each with its number.
         what: the displayed quantity.
-        changes: the detected changes of the series.
         analysis: noise and levels of the quantity that the detector follows in this series, or for the time of a cost,
             of the cost's ratio. ``None`` while the analysis is pending, or if the detector follows none.
         follows: the quantity to which ``analysis`` belongs; "" if unknown.
@@ -149,8 +146,7 @@ _MAIN, _BELOW, _GAP = 3.2, 1.0, 0.22
 def series_figure(shown: SeriesView, scheme: Scheme, zoom: tuple[float, ...] = ()) -> Figure:
     """Return the chart of one series: its numbers, and below them clock, temperature and registers where recorded.
 
-    Args:
-        zoom: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
+    ``zoom``: visible range of the x axis; () begins at the first point of the series. The y axis fits these points.
     """
     measured = [(point, number) for point, number in shown.points if number is not None]
     variant, commits = shown.key.variant, shown.commits

@@ -44,8 +44,7 @@ def mean_speedup(
 
     The last point is the mean of the newest speedups. Earlier points follow by the changes, see ``chained``.
 
-    Args:
-        trends: the speedup of the variant ``best`` in each shape.
+    ``trends``: the speedup of the variant ``best`` in each shape.
     """
     changes = chained(trends)
     if len(changes) < 2:

@@ -28,10 +28,7 @@ class MachineHealth:
     """The state of a machine apart from its kernels' numbers, at its newest commit; ``None`` where it is unknown.
 
     Attributes:
-        machine: the machine's name.
         runs, commits: the machine's runs and their commits, oldest first.
-        series: number of the machine's series.
-        failed: number of series that failed.
         reported_at: time of the newest number of any commit, ms since 1970; 0 if unknown.
         records: number of records that state clocks.
         throttled: number of these records that were throttled.

@@ -35,8 +35,7 @@ _TIMES = (TIME, "host", "behind", "behind_speedup", "compile")
 def since_when(results: Results, machine: str, since: str, visit: int, compared: Commit) -> str:
     """Return the words for the compared commit that follow "since": a date, or a commit with its date.
 
-    Args:
-        since, visit: see ``lockstep.compare.series_status.reference``.
+    ``since``, ``visit``: see ``lockstep.compare.series_status.reference``.
     """
     commits = results.commits(machine)
     begun = start_of(since)

@@ -43,8 +43,7 @@ _HEAD = {
 def families(results: Results, statuses: Statuses) -> Any:
     """Return the table of families, those with new failures and slowdowns first; ``None`` without any series.
 
-    Args:
-        statuses: the statuses of one machine's series of one quantity, in the order of the table of series.
+    ``statuses``: the statuses of one machine's series of one quantity, in the order of the table of series.
     """
     members, number = by_family(statuses)
     if not members:

@@ -32,8 +32,7 @@ _STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 class Inconclusive(ValueError):
     """The search cannot start: an end cannot be measured, or scatter hides the difference. The message says which.
 
-    Attributes:
-        measured: the measurements taken so far.
+    ``measured``: the measurements taken so far.
     """
 
     def __init__(self, message: str, measured: Sequence[Measurement]) -> None:
@@ -92,8 +91,7 @@ def search_range(ranges: Ranges, alert: Alert, member: FoundChange) -> SearchRan
     The range is that of the series. That of the alert is the intersection with the ranges of other series, each of
     which holds the culprit with 95 % probability, so it may miss the culprit.
 
-    Raises:
-        UnknownRange: the repository does not know the commits of the range.
+    ``UnknownRange``: the repository does not know the commits of the range.
     """
     good, bad = member.before or alert.before, member.after or alert.after
     known = ranges.between(good, bad)
@@ -148,9 +146,7 @@ def bisect(
     Each GPU measures both ends and judges commits by its own, because GPUs of one model differ by up to 3 %.
 
     Args:
-        span: the commits to search.
         measure: function that measures a commit; called up to three times if the result is undecided.
-        expected: the recorded change.
         others: functions like ``measure`` of further GPUs, which measure at the same time.
 
     Raises:

@@ -26,7 +26,6 @@ class Alert:
     Attributes:
         topic: "slower" if a series became worse; else "changed" if a series without a better direction changed; else
             "faster". Or the topic of a freshness alert. Of changes, only "slower" opens an alert; others are recorded.
-        machine: the machine's name.
         family: the family's name; "" if the alert concerns the whole machine.
         before: newest commit that is known to be good; "" if unknown.
         commits: possible culprits, oldest first; the range is ``before..commits[-1]``. If the range is ``unknown``, and

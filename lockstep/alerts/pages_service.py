@@ -48,7 +48,6 @@ class AlertService:
     """The alerts, also while their database fails.
 
     Attributes:
-        alerts: the store of alerts.
         site: public address of the dashboard, for links in messages; "" if unknown.
         last: the answers that stay while the database fails.
     """

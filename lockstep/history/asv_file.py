@@ -122,8 +122,7 @@ class _PointCollector:
 
         If an error is raised, nothing was added. Missing values become null, and surplus values are dropped, as in asv.
 
-        Raises:
-            Unreadable: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
+        ``Unreadable``: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
         """
         axes = row.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):

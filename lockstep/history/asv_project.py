@@ -24,7 +24,6 @@ def open_project(conf: Any | None, results: Path, repo: Path, cache: Path | None
 
     Args:
         conf: asv's configuration; ``None`` if the results have none.
-        results: asv's results folder.
         repo: a folder in the commits' git repository, see ``repository_of``.
         cache: folder for the store's cache; by default in the user's cache folder.
 

@@ -39,8 +39,7 @@ def read_tables(
     If several tables have an entry for a benchmark, that of the results folder itself counts, else that of the table
     that changed last.
 
-    Args:
-        tables: modification time and size of each table, by its path relative to ``root``.
+    ``tables``: modification time and size of each table, by its path relative to ``root``.
     """
     entries: dict[str, dict[str, Any]] = {}
     faults = {}

@@ -106,8 +106,7 @@ def stamp_of(path: Path) -> Stamp | None:
 def move_aside(cache: Path, damaged: int, reason: str) -> None:
     """Rename a damaged cache, for people who look for the cause, and log it.
 
-    Args:
-        damaged: the ``identity`` of the damaged folder. Nothing is done if another process has replaced it meanwhile.
+    ``damaged``: the ``identity`` of the damaged folder. Nothing is done if another process has replaced it meanwhile.
     """
     aside = cache.with_name(cache.name + _ASIDE)
     with only_one(lock_of(cache), wait=True):

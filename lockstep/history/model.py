@@ -275,8 +275,6 @@ class Trend:
     """The points of a series as arrays of equal length, oldest commit first.
 
     Attributes:
-        series: the series.
-        benchmark: the series' benchmark.
         commit: index of each point's commit in ``Results.commits(series.machine)``, ascending.
         run: index of each point's run in ``Results.runs``. The run has the environment, toolchain, controls and date.
         value: in the benchmark's unit; NaN where the state is "na" or "failed".
@@ -335,9 +333,7 @@ class Point:
     for NaN.
 
     Attributes:
-        series: the series of the point.
         commit: index into ``Results.commits(series.machine)``.
-        run: the run of the point.
         reason: why the state is "na" or "failed".
         note: a caution that readers of the number should see.
         samples: at most 100 samples, in the benchmark's unit.

@@ -36,8 +36,7 @@ def parameter_texts(values: Sequence[Any]) -> tuple[str, ...]:
 
     Values that differ in their addresses alone get asv's numbers: ``<function f> (0)``, ``<function f> (1)``.
 
-    Args:
-        values: the values in a result file. asv writes Python's reprs, but other tools write any JSON value.
+    ``values``: the values in a result file. asv writes Python's reprs, but other tools write any JSON value.
     """
     stored = [value if isinstance(value, str) else json.dumps(value, sort_keys=True) for value in values]
     texts = [steady(text) for text in stored]

@@ -42,8 +42,7 @@ class PartChecks:
 
     Several threads may use it.
 
-    Attributes:
-        failed: whether a part was found damaged or missing. The store resets it when it has a new snapshot.
+    ``failed``: whether a part was found damaged or missing. The store resets it when it has a new snapshot.
     """
 
     def __init__(self) -> None:
@@ -53,8 +52,7 @@ class PartChecks:
     def verify(self, part: Path) -> None:
         """Verify the checksum of a part on first use, and again if its stamp has changed since then.
 
-        Raises:
-            DamagedCache: the part is damaged, missing or cannot be read.
+        ``DamagedCache``: the part is damaged, missing or cannot be read.
         """
         stamp = stamp_of(part)
         if stamp is not None and self._verified.get(part) == stamp:

@@ -38,9 +38,8 @@ def series_id(benchmark: str, values: tuple[str, ...]) -> int:
 def series_ids(benchmark: str, axes: Sequence[Sequence[Any]]) -> tuple[Ids, Mapping[int, Parameters]]:
     """Return the number of the series for each combination of parameter values, and the parameters by number.
 
-    Args:
-        axes: the values (asv's reprs) of each parameter. Combinations come in ``itertools.product`` order. If a
-            parameter has the same value twice, the numbers of the two combinations are equal.
+    ``axes``: the values (asv's reprs) of each parameter. Combinations come in ``itertools.product`` order. If a
+    parameter has the same value twice, the numbers of the two combinations are equal.
     """
     return _series_ids(benchmark, tuple(map(parameter_texts, axes)))
 

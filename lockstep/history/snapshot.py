@@ -29,8 +29,7 @@ from lockstep.timing.intervals import standard_error
 class Results(Contents):
     """A snapshot: all results of a folder at one refresh. Several threads may use it.
 
-    Attributes:
-        versions: texts of the benchmarks' versions; ``Trend.version`` holds indices.
+    ``versions``: texts of the benchmarks' versions; ``Trend.version`` holds indices.
     """
 
     def __init__(self, reader: Reader, root: Path, parts: Path, manifest: Manifest, strays: Sequence[Problem]) -> None:

@@ -30,7 +30,6 @@ class Contents:
         machines: the machines that have points, by name.
         every_commit: all commits that have results, oldest first.
         line_note: what git's history could not tell about the order of commits, in sentences; "" if nothing.
-        runs: every run.
         rows: the manifest's rows for each of ``runs``. A run has several rows, the newest last, if its commit was
             measured several times.
         files: the number of result files, readable or not.

@@ -63,7 +63,6 @@ class Refreshed:
         points: number of points in the changed files.
         problems: number of problems in all files.
         notes: number of accepted differences from asv's format, in all files.
-        seconds: duration.
     """
 
     files: int
@@ -150,8 +149,7 @@ class Store:
 
         If another process is refreshing the cache, wait for it.
 
-        Raises:
-            StoreError: the cache cannot be written, or a process that reads files was killed.
+        ``StoreError``: the cache cannot be written, or a process that reads files was killed.
         """
         with self._lock:
             return self._refresh(wait=True)
@@ -165,8 +163,7 @@ class Store:
         they wait until it is made again. While the cache cannot be refreshed, for the reason in ``trouble``, the
         previous snapshot stays.
 
-        Raises:
-            StoreError: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
+        ``StoreError``: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
         """
         snapshot, age = self._snapshot, time.monotonic() - self._looked
         waits = age < self._patience or (self.trouble.text and time.monotonic() - self._tried < _RETRY_S)
@@ -241,8 +238,7 @@ class Store:
 
         Return the numbers of changed files, of deleted files and of points read.
 
-        Raises:
-            DamagedCache: a file of the cache is damaged or missing.
+        ``DamagedCache``: a file of the cache is damaged or missing.
         """
         self.cache.mkdir(parents=True, exist_ok=True)
         read = 0, 0, 0

@@ -55,8 +55,7 @@ class Problem:
 class Unreadable(ValueError):
     """A file, or a part of it, has the wrong form. The message says what is wrong with the file.
 
-    Args:
-        reason: the message without the details of this file, so that problems of one kind can be counted.
+    ``reason``: the message without the details of this file, so that problems of one kind can be counted.
     """
 
     def __init__(self, message: str, reason: str = "") -> None:

@@ -98,8 +98,7 @@ def analyse_results(
 def _analyse_machine(results: Results, machine: str, ranges: Ranges, file: AnalysisFile) -> MachineAnalysis:
     """Find the changes of a machine's series with their causes, and its freshness alerts.
 
-    Args:
-        file: the file that holds the last analysis, and receives this one.
+    ``file``: the file that holds the last analysis, and receives this one.
     """
     hashes = [commit.hash for commit in results.commits(machine)]
     # The repository may have been fetched or completed since the last analysis, and then knows more ranges.
@@ -146,8 +145,7 @@ def _listed(found: Analysis) -> Sequence[Change]:
 def _detect(series: Sequence[Followed], known: Mapping[tuple[int, int], Known]) -> list[DetectedSeries]:
     """Return what the detector finds in each series. A known series is continued if its first points are the same.
 
-    Args:
-        known: what the last analysis left, by the number of the series and the index of its benchmark version.
+    ``known``: what the last analysis left, by the number of the series and the index of its benchmark version.
     """
     states = [_state(known.get((one.number, one.version)), one.values) for one in series]
     new = sum(len(one.values) - (state.done if state else 0) for one, state in zip(series, states, strict=True))

@@ -62,7 +62,6 @@ class MachineAnalysis:
     """What an analysis found on a machine, before the thresholds decide which changes are reported.
 
     Attributes:
-        machine: the machine's name.
         changes: the changes of all series; those of one series and benchmark version follow each other, oldest first.
         freshness: the freshness alerts, without that of a silent machine.
         series: number of series that have a number, by family and suite.
@@ -108,8 +107,7 @@ class AnalysisFile:
 
     Findings and states are compressed, with a checksum.
 
-    Args:
-        cache: the store's cache folder (``Store.cache``).
+    ``cache``: the store's cache folder (``Store.cache``).
     """
 
     def __init__(self, cache: Path) -> None:

@@ -31,7 +31,6 @@ class Followed:
     """A series under one benchmark version, as input of the detector, with the latencies that may explain its changes.
 
     Attributes:
-        name: the name of the series.
         trend: the measurements of the benchmark version that have a number, oldest first.
         values: the numbers for the detector, one for each point of ``trend``.
         own, baseline: latencies of the variant and of its baseline at ``trend.commit``, in seconds, NaN if unknown;

@@ -18,8 +18,7 @@ from lockstep.suite.thresholds import Threshold, Thresholds
 def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[FoundChange]:
     """Yield the changes with what the thresholds say: the better direction, and why a change is not reported.
 
-    Args:
-        changes: all changes of some series; those of one series and benchmark version follow each other, oldest first.
+    ``changes``: all changes of some series; those of one series and benchmark version follow each other, oldest first.
     """
     for (name, _), group_of_series in itertools.groupby(changes, lambda change: (change.series, change.version)):
         series_changes = list(group_of_series)
@@ -92,8 +91,7 @@ def unreported_because(
 ) -> str:
     """Return why a change is in no alert; "" if it is in one. Compile times and falls of exact quantities never are.
 
-    Args:
-        gains: see ``commits_of_gains``.
+    ``gains``: see ``commits_of_gains``.
     """
     if change.suppressed:
         return _REASONS[change.suppressed]

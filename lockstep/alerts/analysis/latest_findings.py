@@ -189,8 +189,7 @@ class MachineFindings:
     def reported(self, name: SeriesName, after: int = -1) -> list[FoundChange]:
         """Return the reported changes of a series, oldest first.
 
-        Args:
-            after: position of a commit; changes whose ``last`` is at or before it are left out.
+        ``after``: position of a commit; changes whose ``last`` is at or before it are left out.
         """
         changes = self._changes.get(name, ())
         return [change for change in changes if change.last > after and not change.suppressed]
@@ -198,8 +197,7 @@ class MachineFindings:
     def behaviour(self, name: SeriesName, version: int | None = None) -> Analysis | None:
         """Return the noise and levels of a series; ``None`` if the detector does not follow the series.
 
-        Args:
-            version: index of the benchmark version; ``None`` for the newest.
+        ``version``: index of the benchmark version; ``None`` for the newest.
         """
         number, newest = self._newest.get(name, (0, 0))
         key = number, newest if version is None else version

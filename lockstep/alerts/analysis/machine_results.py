@@ -22,7 +22,6 @@ class MachineResults:
 
     Attributes:
         results: all results, for the runs and versions to which the trends refer.
-        name: the machine's name.
         commits: the commits of the line that the machine measured, oldest first.
         trends: all trends, in the order of the series.
         names: the name of each series for alerts.

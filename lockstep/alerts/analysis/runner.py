@@ -146,8 +146,7 @@ class AnalysisRunner:
     def request_analysis(self, results: Results, missing: bool = False) -> None:
         """Start an analysis of these results if one is due; return at once.
 
-        Args:
-            missing: whether the findings for the dashboard's pages are missing.
+        ``missing``: whether the findings for the dashboard's pages are missing.
         """
         with self._lock:
             digest = self._digest(results)

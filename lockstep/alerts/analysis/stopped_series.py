@@ -207,8 +207,7 @@ def silent_machines(
     for less than a week: a continuous-integration service gives each of its runners a new name. If all machines stopped
     at about the same time, none is dead, because the results may be an old history.
 
-    Args:
-        commits: the commits of each analysed machine, oldest first.
+    ``commits``: the commits of each analysed machine, oldest first.
     """
     of_folder: dict[str, list[int]] = defaultdict(list)
     last: dict[str, int] = {}

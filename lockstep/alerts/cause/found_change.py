@@ -108,14 +108,12 @@ class FoundChange:
     The alert database stores the fields up to ``after_like``. In an alert read from it, the others are unknown.
 
     Attributes:
-        series: the name of the series.
         reported_at: commit at which the change was first reported. Series and commit together identify the change.
         size: by how much the series became *worse*, in every quantity; if ``better`` is "neither", by how much its
             number grew. If ``measure`` is "ratio", the natural log of a factor: 0.05 is 5 % slower. Otherwise a
             difference in the unit of the series.
         low, high: interval of ``size``.
         confidence: the detector's confidence in the change, 0 … 1.
-        cause: the cause of the change.
         left: by how much the series' newest level is still worse than the level before the change; of a loss, by how
             much the best of its later levels was.
         before: newest measured commit that certainly lies before the change.

@@ -35,8 +35,6 @@ class Event:
 
     Attributes:
         at: ms since 1970.
-        who: the actor.
-        what: the action.
         state: the alert's state after the action.
     """
 
@@ -53,7 +51,6 @@ class Tracked:
     """An alert with its state.
 
     Attributes:
-        id: the alert's number.
         fingerprint: see ``Alert.fingerprint``.
         alert: the alert as the newest analysis reports it.
         state: see ``lockstep.alerts.database.states_and_actions``.
@@ -82,8 +79,7 @@ def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today
 
     ``newest`` is the newest commit that the alert's machine has measured.
 
-    Raises:
-        LifecycleError: the alert's state does not allow the action.
+    ``LifecycleError``: the alert's state does not allow the action.
     """
     state = step_to(alert.state, act, today)
     values: dict[str, Any] = {
@@ -111,8 +107,7 @@ def log_line(number: int, who: str, what: str, state: str, note: str) -> dict[st
 def read_alert(connection: Connection, number: int) -> Tracked:
     """Return the alert of this number.
 
-    Raises:
-        NoSuchAlert: no alert has this number.
+    ``NoSuchAlert``: no alert has this number.
     """
     row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
     if row is None:
@@ -123,8 +118,7 @@ def read_alert(connection: Connection, number: int) -> Tracked:
 def tracked(row: Row[Any]) -> Tracked:
     """Return the alert that a row of the table ``ALERT`` holds.
 
-    Raises:
-        DamagedContent: the content is not that of an alert.
+    ``DamagedContent``: the content is not that of an alert.
     """
     try:
         alert = from_json(row.content)

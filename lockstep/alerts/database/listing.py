@@ -46,7 +46,6 @@ class Page:
     """One page of a list of alerts, with the totals of the whole list.
 
     Attributes:
-        alerts: the alerts on this page.
         total: number of rows of the whole list.
         slower: number of rows of the whole list that report a slowdown which is not doubted.
         doubted: number of rows of the whole list that are doubted (``lockstep.alerts.alert_ranking``).

@@ -40,7 +40,6 @@ def owners(
 
     Args:
         rows: the alerts in the database.
-        alerts: the alerts of this analysis.
         names: the keys of the changes with new names. Only the series of these changes are considered.
         places: the position of each commit, by machine.
     """

@@ -75,7 +75,6 @@ class Act:
     """An action of a person, or of the data, on an alert.
 
     Attributes:
-        action: the kind of the action.
         who: name of the person; "lockstep" if the data caused the action.
         note: the reason for the action, which a mute and the endings ``ACCEPTED`` require.
         until: the last day of a mute.
@@ -97,8 +96,7 @@ def possible(state: State) -> frozenset[Action]:
 def step_to(state: State, act: Act, today: datetime.date) -> State:
     """Return the state of an alert after an action.
 
-    Raises:
-        LifecycleError: the state does not allow the action, or the action lacks a reason or a last day.
+    ``LifecycleError``: the state does not allow the action, or the action lacks a reason or a last day.
     """
     if state not in _FROM[act.action]:
         raise LifecycleError(
@@ -139,8 +137,7 @@ def needs_no_action(alert: Alert) -> bool:
 def closing(alert: Alert, archived: bool, today: datetime.date) -> Act | None:
     """Return how the data, or thresholds.toml, close or mute an alert; ``None`` if it needs action.
 
-    Args:
-        archived: whether nobody can measure the change, because the machine is dead.
+    ``archived``: whether nobody can measure the change, because the machine is dead.
     """
     waiver = alert.waiver
     if alert.topic in RECORDED:

@@ -294,8 +294,7 @@ def _places(
     times, of compile times and of device times do not join each other. A freshness alert joins that of its commit,
     because later results may add to what stopped there, or name it anew.
 
-    Args:
-        quantity: the quantity of the worst series; "" for a freshness alert.
+    ``quantity``: the quantity of the worst series; "" for a freshness alert.
     """
     if not quantity:
         return [(machine, commits[-1] if commits else "", before if topic == "silent" else "")]
