@@ -30,7 +30,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 from torch._C._dynamo.guards import TensorGuards
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 
 from kernels.call_plans.launcher import undisturbed
 from kernels.call_plans.recorder import Plan, Recorder
@@ -90,7 +90,7 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             # torch.compile is tested first, because it cannot trace the rest.
-            if is_compiling() or not undisturbed():
+            if is_dynamo_compiling() or not undisturbed():
                 return function(*args, **kwargs)
             values: tuple[Any, ...] = (*args, *kwargs.values())
             key = (len(args), *kwargs, values[0].shape if values and type(values[0]) in _TENSORS else None)
@@ -132,7 +132,7 @@ def _split(values: Sequence[Any], by: Callable[[Any], Any] | None) -> tuple[list
         elif kind in _PLAIN:
             form.append(value)
         elif kind is float:
-            form.append(value.hex())  # -0.0 and 0.0 are different facts
+            form.append(value if value < 0 or value > 0 else repr(value))  # 0.0 is not -0.0, and nan is nan
         elif kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
             inner, more = _split(by(value) if by and kind is tuple else value, None)
             if inner is None:
@@ -186,10 +186,10 @@ class _Known:
             return UNPLANNED
         for key, alignment in plan.buffers:
             buffer = workspace.BUFFERS.get(key)
-            if buffer is None or buffer.data_ptr() & 15 != alignment:
+            if buffer is None or (address := buffer.data_ptr()) & 15 != alignment:
                 return UNPLANNED
             tensors.append(buffer)
-            addresses.append(buffer.data_ptr())
+            addresses.append(address)
         for shape, strides, dtype in plan.fresh:
             tensors.append(tensor := _allocate(shape, strides, dtype))
             addresses.append(tensor.data_ptr())

@@ -75,8 +75,8 @@ def launch_text(compiled: Any, grid: Sequence[int], values: Mapping[str, Any], n
         if kind == "constexpr":
             arguments.append("None")
         elif address and value.descriptor is not None and encodings:
-            encode, sizes = _encoder(value.descriptor, encodings.pop(0))
-            arguments += [f"{name(encode)}({address})", *map(name, sizes)]
+            encoded = _Encoded(value.descriptor, encodings.pop(0))
+            arguments += [f"{name(encoded)}[{address}]", *map(name, encoded.sizes)]
         elif address and value.descriptor is None and str(kind).startswith("*"):
             arguments.append(address)
         elif type(value) in (bool, int, float):
@@ -90,37 +90,37 @@ def launch_text(compiled: Any, grid: Sequence[int], values: Mapping[str, Any], n
     return f"{name(launch)}({', '.join(head)}, {f'[{last}]' if one_list else last})"
 
 
-def _encoder(descriptor: Any, encoding: Any) -> tuple[Callable[[int], Any], list[int]]:
-    """Return a function that encodes a tensor descriptor for an address, and the sizes that follow the descriptor.
+class _Encoded(dict[int, Any]):
+    """The encodings of a tensor descriptor for addresses.
 
-    An encoded descriptor depends only on address, shape, strides and box, so it may outlive the memory it describes.
+    They depend only on address, shape, strides and box, so they may outlive the memory.
+
+    Attributes:
+        sizes: the arguments that follow the descriptor.
     """
-    # Imported here: only a GPU needs NVIDIA's backend.
-    from triton.backends.nvidia.driver import make_tensordesc_arg
 
-    fields = {
-        "shape": [int(size) for size in descriptor.shape],
-        "strides": [int(stride) for stride in descriptor.strides],
-        "padding": descriptor.padding,
-        "round_f32_to_tf32": getattr(descriptor, "round_f32_to_tf32", False),
-    }
-    sizes = [*fields["shape"], *fields["strides"]]
-    known: dict[int, Any] = {}
+    def __init__(self, descriptor: Any, encoding: Any) -> None:
+        self._encoding = encoding
+        self._fields = {
+            "shape": [int(size) for size in descriptor.shape],
+            "strides": [int(stride) for stride in descriptor.strides],
+            "padding": descriptor.padding,
+            "round_f32_to_tf32": getattr(descriptor, "round_f32_to_tf32", False),
+        }
+        self.sizes = [*self._fields["shape"], *self._fields["strides"]]
+        self[descriptor.base.data_ptr()]
 
-    def encode(address: int) -> Any:
-        encoded = known.get(address)
-        if encoded is None:
-            if len(known) >= MOST_ENCODED:
-                known.clear()
-            base = SimpleNamespace(data_ptr=lambda: address)
-            encoded, *expanded = make_tensordesc_arg(SimpleNamespace(base=base, **fields), encoding)
-            if expanded != sizes:
-                raise Unsupported(f"Triton expands a descriptor to {expanded}")
-            known[address] = encoded
-        return encoded
+    def __missing__(self, address: int) -> Any:
+        # Imported here: only a GPU needs NVIDIA's backend.
+        from triton.backends.nvidia.driver import make_tensordesc_arg
 
-    encode(descriptor.base.data_ptr())
-    return encode, sizes
+        if len(self) >= MOST_ENCODED:
+            self.clear()
+        base = SimpleNamespace(data_ptr=lambda: address)
+        self[address], *expanded = make_tensordesc_arg(SimpleNamespace(base=base, **self._fields), self._encoding)
+        if expanded != self.sizes:
+            raise Unsupported(f"Triton expands a descriptor to {expanded}")
+        return self[address]
 
 
 def _launcher(compiled: Any) -> tuple[Callable[..., None], list[Any], bool]:

@@ -370,7 +370,7 @@ def check_a_tuple_of_numbers_is_a_fact():
         return out
 
     x = torch.zeros(100)
-    others = (3, 4), (5, 4), (3,), (3.0, 4), (True, 4), ((3, 4), 4), (0.0, 4), (-0.0, 4), [3, 4]
+    others = (3, 4), (5, 4), (3,), (3.0, 4), (True, 4), ((3, 4), 4), (0.0, 4), (-0.0, 4), (float("nan"), 4), [3, 4]
     for sizes in others:
         copies(x, sizes)
         copies(x, sizes)
