@@ -25,13 +25,7 @@ from kernels.grouped.arguments import Five, Offsets, Three, buffer, buffers, end
 from kernels.grouped.backends import BMM, FOREACH, LOOP, TMA, TRITON, Products
 from kernels.grouped.dispatch import BEST, backends_for, best_of, gated_grad_tiles, mlp_plan, mlp_train_plan
 from kernels.grouped.launch_plan import MLP_TMA, MLP_TRAIN_TMA, mlp_plans_at, mlp_train_plans_at, tile_configs_at
-from kernels.grouped.packed import (
-    compute_mlp,
-    compute_mlp_train,
-    mlp_packed,
-    mlp_train_packed,
-    pack_gate_up,
-)
+from kernels.grouped.packed import compute_mlp, compute_mlp_train, mlp_packed, mlp_train_packed, pack_gate_up
 from kernels.grouped.table import TABLE as TABLE
 
 
@@ -272,14 +266,8 @@ VARIANTS = {
 }
 
 PREPARE = {
-    "mlp.tma": pack_gate_up,
-    "mlp.warp_specialized": pack_gate_up,
-    "mlp.best": pack_gate_up,
-    "mlp_train.tma": pack_gate_up,
-    "mlp_train.warp_specialized": pack_gate_up,
-    "mlp_train.best": pack_gate_up,
+    f"{op}.{variant}": pack_gate_up for op in ("mlp", "mlp_train") for variant in ("tma", "warp_specialized", "best")
 }
-
 
 #: Search spaces of ``lockstep tune``: variant → function of a case.
 CANDIDATES = {

@@ -195,12 +195,7 @@ VARIANTS = {
 PREPARE = {
     "merged": pack_as_source,
     "side_stream": pack_for_side_stream,
-    "triton": pack,
-    "tiles": pack,
-    "stream": pack,
-    "persistent": pack,
-    "mixed": pack,
-    "best": pack,
+    **dict.fromkeys(("triton", "tiles", "stream", "persistent", "mixed", "best"), pack),
 }
 
 SCRATCH = BUFFERS

@@ -196,14 +196,10 @@ VARIANTS = {
 
 PREPARE = {
     "fp16": prepare_fp16,
-    "dequant": _prepare_planes,
     "int4pack": prepare_int4pack,
     "humming": prepare_humming,
     "gemlite": prepare_gemlite,
-    "planes": _prepare_planes,
-    "stream": _prepare_planes,
-    "ring": _prepare_planes,
-    "best": _prepare_planes,
+    **dict.fromkeys(("dequant", "planes", "stream", "ring", "best"), _prepare_planes),
 }
 
 SCRATCH = BUFFERS
