@@ -1,4 +1,7 @@
-"""Workers are forks of one process that has imported torch: alone, as if started anew, and watched like any other."""
+"""Workers are forks of one process that has imported torch: alone, as if started anew, and watched like any other.
+
+Modules without content stand for torch and Triton, whose imports are most of what a process takes.
+"""
 
 import os
 import textwrap
@@ -28,6 +31,8 @@ def modules(tmp_path_factory):
     folder = tmp_path_factory.mktemp("modules")  # one for all tests: it is in a variable that is read early
     (folder / "toy.py").write_text(textwrap.dedent(TOY))
     (folder / "under_test.py").write_text("value = 1\n")
+    for name in ("torch", "triton"):
+        (folder / f"{name}.py").touch()
     return folder
 
 
