@@ -26,12 +26,11 @@ def store(tmp_path):
     return Store.open(root, cache=tmp_path / "cache", patience=0.0)
 
 
-def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
+def test_new_results_are_analysed_once_the_alert_is_there_and_all_processes_know(tmp_path, store):
     state = str(tmp_path / "alerts.sqlite")
     alerts = AlertStore(Database(state))
-    runner = AnalysisRunner(
-        ["--results", str(store.root), "--cache", str(tmp_path / "cache")], state, tmp_path / "turn"
-    )
+    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
+    runner, other = (AnalysisRunner(options, state, tmp_path / "turn") for _ in range(2))
     results = store.current()
     runner.request_analysis(results)
     assert runner.busy
@@ -41,33 +40,11 @@ def test_new_results_are_analysed_once_and_the_alert_is_there(tmp_path, store):
     assert one.alert.topic == "slower"
     assert one.alert.since == START_MS + 6 * DAY_MS
     assert one.opened_at <= datetime.datetime.now(datetime.UTC).timestamp() * 1000
-    runner.request_analysis(results)
-    assert not runner.busy
-
-
-def test_a_failed_analysis_gives_its_reason(tmp_path, store):
-    thresholds = tmp_path / "thresholds.toml"
-    thresholds.write_text("[default]\nmin_efect = 1\n")
-    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
-    runner = AnalysisRunner(options, str(tmp_path / "alerts.sqlite"), tmp_path / "turn")
-    runner.request_analysis(store.current())
-    runner.wait(60)
-    assert "min_efect" in runner.status.reason
-    assert "min_efect" in runner.status.text
-    assert runner.status.failures == 1
-
-
-def test_all_processes_know_how_the_analysis_went(tmp_path, store):
-    options = ["--results", str(store.root), "--cache", str(tmp_path / "cache")]
-    state, turn = str(tmp_path / "alerts.sqlite"), tmp_path / "turn"
-    one, other = AnalysisRunner(options, state, turn), AnalysisRunner(options, state, turn)
-    one.request_analysis(store.current())
-    one.wait(60)
-    assert other.status == one.status
+    assert other.status == runner.status
     assert other.status.succeeded
-    # What one has analysed the other need not.
-    other.request_analysis(store.current())
-    assert not other.busy
+    for one in (runner, other):
+        one.request_analysis(results)
+        assert not one.busy
 
 
 #: A runner in a process of its own, as a worker of the server has one.
@@ -128,7 +105,9 @@ def test_a_killed_analysis_leaves_nothing_and_is_done_again(tmp_path, store, who
     assert len(AlertStore(Database(str(state))).alerts(family="linear")) == 1
 
 
-def test_a_failure_before_the_clock_was_set_back_does_not_delay_the_next_analysis(tmp_path, store, monkeypatch):
+def test_a_failure_gives_its_reason_and_one_before_the_clock_was_set_back_does_not_delay_the_next_analysis(
+    tmp_path, store, monkeypatch
+):
     thresholds, now = tmp_path / "thresholds.toml", time.time
     thresholds.write_text("[default]\nmin_efect = 1\n")
     options = ["--results", str(store.root), "--cache", str(tmp_path / "cache"), "--thresholds", str(thresholds)]
@@ -138,6 +117,9 @@ def test_a_failure_before_the_clock_was_set_back_does_not_delay_the_next_analysi
         runner.request_analysis(results)
         runner.wait(60)
     assert runner.status.failing
+    assert runner.status.failures == 1
+    assert "min_efect" in runner.status.reason
+    assert "min_efect" in runner.status.text
     thresholds.write_text("")
     runner.request_analysis(results)
     runner.wait(60)

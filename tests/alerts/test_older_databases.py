@@ -139,8 +139,10 @@ def test_the_log_still_refuses_changes(store):
             connection.execute(text(statement))
 
 
-def test_an_analysis_of_the_same_results_leaves_what_people_did(store, tmp_path):
-    results = tmp_path / "results"
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What an analysis finds in the results that the databases are about."""
+    results = tmp_path_factory.mktemp("analysed") / "results"
     for suite, at in CHANGED.items():
         factor = 0.9 if suite == "int4" else 1.08
         write_history(
@@ -150,7 +152,10 @@ def test_an_analysis_of_the_same_results_leaves_what_people_did(store, tmp_path)
             lambda n, at=at, by=factor: Here(slower=by if n >= at else 1),
             suite=suite,
         )
-    _, found = analyse_store(open_store(results), Thresholds(), results)
+    return analyse_store(open_store(results), Thresholds(), results)[1]
+
+
+def test_an_analysis_of_the_same_results_leaves_what_people_did(store, found):
     assert store.sync(found, TODAY).opened == ()
     assert states(store) == STATES
     assert said(store) == SAID

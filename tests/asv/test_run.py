@@ -339,7 +339,10 @@ def test_measure_names_what_never_returns_and_measures_the_rest(root):
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize(("number", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--json",))])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [pytest.param(signal.SIGINT, (), marks=pytest.mark.thorough), (signal.SIGTERM, ("--json",))],
+)
 def test_measure_ends_at_once_where_it_is_asked_to(root, tmp_path, number, options):
     project = make_project(root)
     hanging = tmp_path / "hanging"

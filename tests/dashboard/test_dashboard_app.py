@@ -370,7 +370,7 @@ def test_the_verb_refuses_before_it_loads_anything(tmp_path, monkeypatch):
             args.func(args)
 
 
-@pytest.mark.parametrize("configured", [False, True])
+@pytest.mark.parametrize("configured", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_the_verb_serves_and_ends(tmp_path, configured):
     results = tmp_path / ("elsewhere" if configured else "results")
     write_measurement(results, [record()])

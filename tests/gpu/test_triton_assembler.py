@@ -8,10 +8,9 @@ import textwrap
 
 import pytest
 
-# In a process of its own: what it does to the environment is for the whole process, and remembered.
+# Each case in a fork: what it does to the environment is for the whole process, and remembered.
 PROGRAM = """
     import json, os, sys
-    from pathlib import Path
 
     import torch._inductor.runtime.compile_tasks as tasks
     from triton import knobs
@@ -20,18 +19,26 @@ PROGRAM = """
     from lockstep.gpu.triton_assembler import ASSEMBLER, assembler_version, keep_toolchain, own_assembler
     from lockstep.processes.toolchain import INSTALLED
 
-    before = _surroundings(INSTALLED)
-    if "keep" in sys.argv:
-        keep_toolchain()
-    _surroundings.cache_clear()
-    kept = _surroundings(INSTALLED)
-    # Where it looks for the assembler of torch's wheel; torch without CUDA has none.
-    tasks.__file__ = os.path.join(sys.argv[1], "_inductor", "runtime", "compile_tasks.py")
-    tasks._set_triton_ptxas_path()
-    print(json.dumps({
-        "ptxas": knobs.nvidia.ptxas.path, "own": str(own_assembler()), "same": before == kept,
-        "cache": os.environ.get("TRITON_CACHE_DIR"), "version": assembler_version(90), "expected": knobs.cache.dir,
-    }))
+    def found(keep, variables):
+        os.environ.update(variables)
+        before = _surroundings(INSTALLED)
+        if keep:
+            keep_toolchain()
+        _surroundings.cache_clear()
+        kept = _surroundings(INSTALLED)
+        # Where it looks for the assembler of torch's wheel; torch without CUDA has none.
+        tasks.__file__ = os.path.join(sys.argv[1], "_inductor", "runtime", "compile_tasks.py")
+        tasks._set_triton_ptxas_path()
+        return {
+            "ptxas": knobs.nvidia.ptxas.path, "own": str(own_assembler()), "same": before == kept,
+            "cache": os.environ.get("TRITON_CACHE_DIR"), "version": assembler_version(90), "expected": knobs.cache.dir,
+        }
+
+    for case in json.loads(sys.argv[2]):
+        if not os.fork():
+            print(json.dumps(found(*case)), flush=True)
+            os._exit(0)
+        assert os.wait()[1] == 0
 """
 
 
@@ -46,33 +53,20 @@ def others(tmp_path):
     return [str(path) for path in paths]
 
 
-@pytest.fixture
-def run(tmp_path, others):
-    def call(*arguments, **variables):
-        hidden = ("TRITON_PTXAS_PATH", "TRITON_CACHE_DIR")
-        environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        program = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path), *arguments]
-        done = subprocess.run(
-            program, capture_output=True, text=True, check=False, env={**environment, **variables}
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return call
-
-
-def test_inductor_changes_the_assembler_of_a_process_unless_it_is_kept(run, others):
-    found = run()
-    assert found["ptxas"] in others
-    assert found["version"] == "99.1"
-    found = run("keep")
-    assert found["ptxas"] == found["own"]
-    assert found["version"] not in ("", "99.1")
-    assert found["cache"] == found["expected"]
+def test_inductor_changes_the_assembler_of_a_process_unless_it_is_kept_or_the_user_chose_it(tmp_path, others):
+    hidden = ("TRITON_PTXAS_PATH", "TRITON_CACHE_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    chosen = {"TRITON_PTXAS_PATH": others[0], "TRITON_CACHE_DIR": str(tmp_path)}
+    cases = json.dumps([(False, {}), (True, {}), (True, chosen)])
+    program = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path), cases]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    free, kept, own = map(json.loads, done.stdout.splitlines())
+    assert free["ptxas"] in others
+    assert free["version"] == "99.1"
+    assert kept["ptxas"] == kept["own"]
+    assert kept["version"] not in ("", "99.1")
+    assert kept["cache"] == kept["expected"]
     # What was found out where nothing was kept is found again.
-    assert found["same"]
-
-
-def test_an_assembler_that_the_user_chose_stays(run, others, tmp_path):
-    found = run("keep", TRITON_PTXAS_PATH=others[0], TRITON_CACHE_DIR=str(tmp_path))
-    assert (found["ptxas"], found["cache"]) == (others[0], str(tmp_path))
+    assert kept["same"]
+    assert (own["ptxas"], own["cache"]) == (others[0], str(tmp_path))

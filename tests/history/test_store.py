@@ -256,7 +256,9 @@ def is_running(group):
     return True
 
 
-@pytest.mark.parametrize("alone", [2**40, 0], ids=["one process", "several"])
+@pytest.mark.parametrize(
+    "alone", [pytest.param(2**40, id="one process", marks=pytest.mark.thorough), pytest.param(0, id="several")]
+)
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path, alone):
     root, cache = tmp_path / "results", tmp_path / "cache"
     write_commits(root, 60, variants=8)

@@ -710,7 +710,10 @@ def test_a_link_out_of_a_commit_is_refused(project):
     project.git("reset", "-q", "--hard", "HEAD~1")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough), (signal.SIGKILL, -signal.SIGKILL)],
+)
 def test_interrupted_or_killed_it_ends_at_once_with_all_that_it_started(project, number, status, tmp_path):
     # Both trees are in a call that never returns; a runner that cancels a job waits for ten seconds.
     kernels = project.root / "toy/product.py"

@@ -26,8 +26,9 @@ WAITING = KERNELS.replace("out):\n        torch.mm", "out):\n        time.sleep(
 
 WRONG = KERNELS.replace("return torch.mm(x, weight, out=out)\n\n\n    VARIANTS", "return out.zero_()\n\n\n    VARIANTS")
 
-#: One small case, short epochs; the machine of the tests has neither a GPU nor clocks to lock.
+#: One small case, short epochs, changes that are soon decided; there is neither a GPU nor clocks to lock.
 QUICK = {"options": "--quick --case M=2 --l2 warm --seed 1", "require-gpu": "false", "lock": "", "budget": "60s"}
+QUICK |= {"min-effect": "30%"}
 
 
 @pytest.fixture
@@ -133,7 +134,10 @@ def test_planted_regression_is_slower_than_what_it_branched_off_from(project):
 
 @pytest.mark.parametrize(
     ("kernels", "file"),
-    [("# Reworded.\n" + KERNELS.replace("\n    ", "\n"), "toy/product.py"), ("More.\n", "docs/toy.md")],
+    [
+        ("# Reworded.\n" + KERNELS.replace("\n    ", "\n"), "toy/product.py"),
+        pytest.param("More.\n", "docs/toy.md", marks=pytest.mark.thorough),
+    ],
     ids=["clean", "docs"],
 )
 def test_clean_change_passes(project, kernels, file):
@@ -166,6 +170,7 @@ def test_by_hand_a_commit_is_judged_for_its_pull_request(project):
     assert "slower, accepted" in job.step("/gate").output
 
 
+@pytest.mark.thorough
 def test_failing_kernel_is_told_apart_from_a_slow_one(project):
     job, report = judged(project, change(project, WRONG))
     assert (job.step("/gate").code, job.outputs["action"]["verdict"]) == (2, "failed"), job.steps[-1].output
