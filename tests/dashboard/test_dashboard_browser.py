@@ -194,17 +194,6 @@ def test_the_colours_switch_and_are_remembered(visit, site):
     assert background(page, "body") < 80
 
 
-def test_the_search_narrows_the_table(visit, site):
-    page = visit(site)
-    page.locator(ROW).wait_for()
-    page.keyboard.press("/")
-    page.keyboard.type("torch M=64")
-    becomes(page, ".ag-center-cols-container .ag-row", 1)
-    page.keyboard.type("nothing like it")
-    # In the grid alone: the text is also read out, in an element beside it.
-    page.get_by_role("grid").get_by_text("No series match.").wait_for()
-
-
 def test_markup_in_names_stays_text(visit, serve, tmp_path):
     path = write_measurement(tmp_path, [record(), record(variant=HOSTILE, case=HOSTILE)])
     path.with_name(f"deadbeef-{HOSTILE.replace('/', '')}.json").write_text("<script>document.title=2</script>")

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 from served import place, serving
+from test_waiting_browser import PAGES, Held, waits_says_what_failed_then_fills
 
 #: Of what a reader waits for on each page.
 READY = {
@@ -59,9 +60,12 @@ def here(tmp_path_factory):
 def opened(here, window):
     """Open a page by its name."""
 
-    def open_page(name):
+    def open_page(name, failing=False):
         page = window.open(1400, 900, reduced_motion="reduce")
+        held = Held(page) if failing else None
         page.goto(here[name])
+        if held:
+            waits_says_what_failed_then_fills(held)
         page.add_style_tag(content=STILL)
         page.locator(READY[name]).first.wait_for()
         return page
@@ -80,9 +84,9 @@ def faults(page, **options):
     ]
 
 
-@pytest.mark.parametrize("name", READY)
-def test_every_page_is_readable_in_both_colours_and_usable_by_keyboard(opened, name):
-    page = opened(name)
+@pytest.mark.parametrize("name", [*PAGES, "nothing"])
+def test_every_page_tells_its_failure_is_readable_in_both_colours_and_usable_by_keyboard(opened, name):
+    page = opened(name, failing=name in PAGES)
     # A part that is being redrawn is faded meanwhile.
     expect(page.locator(".loading")).to_have_count(0, timeout=20_000)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")

@@ -34,11 +34,14 @@ def serve(site):
     return site
 
 
-def test_a_verdict_narrows_the_table_and_all_its_rows_are_saved(visit, site):
+def test_a_verdict_narrows_the_table_which_is_saved_linked_and_walked_by_keys(visit, site):
     page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     page.get_by_label("Search").fill("slower")
     becomes(page, ".grid .ag-center-cols-container .ag-row", 2)
+    page.get_by_label("Search").fill("nothing like it")
+    # In the grid alone: the text is also read out, in an element beside it.
+    page.get_by_role("grid").get_by_text("No series match.").wait_for()
     page.get_by_label("Search").fill("")
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     with page.expect_download() as download:
@@ -46,6 +49,30 @@ def test_a_verdict_narrows_the_table_and_all_its_rows_are_saved(visit, site):
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
     assert len(rows) == 6
     assert all(float(row["Latency µs low"]) <= float(row["Latency µs"]) for row in rows if row["Latency µs low"])
+    # As Dash's own links are: a handler of the document's root changes the address only.
+    other = OverviewAddress(FAST, "cold", "all", search="triton").link()
+    page.evaluate(
+        """href => {
+            const link = Object.assign(document.createElement("a"), { href, id: "other", textContent: "other" });
+            link.addEventListener("click", (event) => { event.preventDefault(); history.pushState({}, "", href); });
+            document.querySelector("#page").prepend(link);
+        }""",
+        other,
+    )
+    with page.expect_navigation(wait_until="load"):
+        page.locator("#other").click()
+    page.locator("#overview-search").wait_for()
+    assert page.locator("#overview-search").input_value() == "triton"
+    becomes(page, ".grid .ag-center-cols-container .ag-row", 3)
+    page.keyboard.press("?")
+    page.get_by_text("next and previous row").wait_for()
+    page.keyboard.press("?")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    becomes(page, ".ag-row[row-index='1'] .ag-cell-focus", 1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/series/**")
+    page.locator("#series-table tbody tr").first.wait_for()
 
 
 def test_a_name_that_a_spreadsheet_would_compute_stays_text(visit, serve, tmp_path):
@@ -129,7 +156,7 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
 
 
 @pytest.mark.parametrize("kind", ["family", pytest.param("series", marks=pytest.mark.thorough)])
-def test_commits_by_date_are_in_the_address_and_a_zoom_of_the_other_axis_ends(visit, site, kind):
+def test_commits_by_date_are_in_the_address_a_zoom_of_the_other_axis_ends_and_the_chart_is_saved(visit, site, kind):
     address = {
         "family": FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",), zoom=(10.0, 20.0)),
         "series": SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold", zoom=(10.0, 20.0)),
@@ -144,12 +171,12 @@ def test_commits_by_date_are_in_the_address_and_a_zoom_of_the_other_axis_ends(vi
         page.locator(".js-plotly-plot .xtick", has_text=re.compile(r"^\d{4}-")).first.wait_for()
     page.get_by_text("in order").click()
     page.wait_for_url(lambda url: "axis" not in url)
+    if kind == "family":
+        back_takes_a_choice_back(page)
+        is_saved_with_what_it_shows(page.locator("#family-trend .graph"), site[1][0].short)
 
 
-def test_back_takes_a_choice_back(visit, site):
-    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",))
-    page = visit(site[0] + address.link())
-    page.locator("#family-trend .points path").first.wait_for()
+def back_takes_a_choice_back(page):
     page.wait_for_timeout(1100)  # choices of one second are one step
     page.get_by_text("by date").click()
     page.wait_for_url("**axis=date**")
@@ -158,6 +185,21 @@ def test_back_takes_a_choice_back(visit, site):
     page.locator("#family-trend .points path").first.wait_for()
     assert "axis" not in page.url
     assert page.get_by_role("radio", name="in order").is_checked()
+
+
+def is_saved_with_what_it_shows(box, first):
+    box.hover()
+    for kind in ("SVG", "PNG"):
+        with box.page.expect_download() as download:
+            box.get_by_role("button", name=kind).click()
+        assert download.value.suggested_filename == (
+            f"lockstep-linear-on-h200-locked-1500-speedup-of-m-8-k-64-over-the-commits.{kind.lower()}"
+        )
+        content = download.value.path().read_bytes()
+        assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
+        if kind == "SVG":
+            for part in ("Speedup of M=8,K=64 over the commits", "triton", f"Lockstep · {FAST} · {first}.."):
+                assert part in content.decode()
 
 
 def test_a_page_that_opens_is_one_step_back(visit, site):
@@ -175,40 +217,6 @@ def test_a_page_that_opens_is_one_step_back(visit, site):
     page.locator(".families .cell").first.wait_for()
 
 
-def test_a_link_to_the_same_page_with_another_query_draws_what_it_asks_for(visit, site):
-    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
-    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
-    assert page.locator("#overview-search").input_value() == ""
-    # As Dash's own links are: a handler of the document's root changes the address only.
-    other = OverviewAddress(FAST, "cold", "all", search="triton").link()
-    page.evaluate(
-        """href => {
-            const link = Object.assign(document.createElement("a"), { href, id: "other", textContent: "other" });
-            link.addEventListener("click", (event) => { event.preventDefault(); history.pushState({}, "", href); });
-            document.querySelector("#page").prepend(link);
-        }""",
-        other,
-    )
-    with page.expect_navigation(wait_until="load"):
-        page.locator("#other").click()
-    page.locator("#overview-search").wait_for()
-    assert page.locator("#overview-search").input_value() == "triton"
-
-
-def test_keys_walk_the_table_and_tell_of_themselves(visit, site):
-    page = visit(site[0] + OverviewAddress(FAST, "cold", "all").link())
-    becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
-    page.keyboard.press("?")
-    page.get_by_text("next and previous row").wait_for()
-    page.keyboard.press("?")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    becomes(page, ".ag-row[row-index='1'] .ag-cell-focus", 1)
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/series/**")
-    page.locator("#series-table tbody tr").first.wait_for()
-
-
 @pytest.mark.thorough
 def test_a_commit_page_leads_to_its_series(visit, site):
     root, commits = site
@@ -217,24 +225,6 @@ def test_a_commit_page_leads_to_its_series(visit, site):
     page.wait_for_url("**/series/**")
     page.locator("#series-table tbody tr").first.wait_for()
     assert page.title() == "linear triton M=64,K=64 · Lockstep"
-
-
-def test_a_chart_is_saved_with_what_it_shows(visit, site):
-    page = visit(site[0] + FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",)).link())
-    box = page.locator("#family-trend .graph")
-    box.locator(".points path").first.wait_for()
-    box.hover()
-    for kind in ("SVG", "PNG"):
-        with page.expect_download() as download:
-            box.get_by_role("button", name=kind).click()
-        assert download.value.suggested_filename == (
-            f"lockstep-linear-on-h200-locked-1500-speedup-of-m-8-k-64-over-the-commits.{kind.lower()}"
-        )
-        content = download.value.path().read_bytes()
-        assert content.startswith(b"\x89PNG" if kind == "PNG" else b"<svg")
-        if kind == "SVG":
-            for part in ("Speedup of M=8,K=64 over the commits", "triton", f"Lockstep · {FAST} · {site[1][0].short}.."):
-                assert part in content.decode()
 
 
 def test_a_page_prints_light_and_whole(visit, site):

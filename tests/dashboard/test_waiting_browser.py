@@ -136,6 +136,27 @@ def slow_computer(held):
     held.poll("v1")
 
 
+def waits_says_what_failed_then_fills(held):
+    """A page says so while it waits, then what failed, and fills by itself once the server answers."""
+    held.until(held.parts)
+    held.page.get_by_text("Loading …").first.wait_for()
+    shown = held.page.locator("#page").inner_text()
+    assert [words for words in NONE if words in shown] == []
+    parts = len(held.parts)
+    text = "The alert database cannot be used: no space left."
+    for route in held.parts[:parts]:
+        route.fulfill(status=503, body=text, content_type="text/plain; charset=utf-8")
+    del held.parts[:parts]
+    held.page.get_by_role("alert").get_by_text(text).wait_for()
+    held.page.locator(".waiting").first.wait_for(state="hidden")
+    held.release()
+    held.poll()
+    held.hold_polls = False
+    held.page.locator("#failed").wait_for(state="hidden")
+    held.page.locator("#page :is(tbody tr, .ag-row)").first.wait_for()
+    assert held.page.locator(".waiting").count() == 0
+
+
 @pytest.mark.parametrize(
     ("tree", "course"),
     [
@@ -163,30 +184,6 @@ def test_long_names_do_not_widen_the_page(window, sites):
     page.get_by_text("HeightfieldCollisionPipeline").first.wait_for()
     page.locator(".families", has_text="HeightfieldCollisionPipeline").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_that_waits_says_so_then_what_failed_then_fills_by_itself(window, sites, here, name):
-    held = Held(window.open(1400, 900))
-    held.page.goto(sites["kernels"] + here.pages[name])
-    held.until(held.parts)
-    held.page.get_by_text("Loading …").first.wait_for()
-    shown = held.page.locator("#page").inner_text()
-    assert [words for words in NONE if words in shown] == []
-    parts = len(held.parts)
-    text = "The alert database cannot be used: no space left."
-    for route in held.parts[:parts]:
-        route.fulfill(status=503, body=text, content_type="text/plain; charset=utf-8")
-    del held.parts[:parts]
-    held.page.get_by_role("alert").get_by_text(text).wait_for()
-    held.page.locator(".waiting").first.wait_for(state="hidden")
-    held.release()
-    held.poll()
-    held.hold_polls = False
-    held.page.locator("#failed").wait_for(state="hidden")
-    held.page.locator("#page :is(tbody tr, .ag-row)").first.wait_for()
-    assert held.page.locator(".waiting").count() == 0
-    held.page.close()
 
 
 def test_a_server_that_is_gone_is_called_so(window, sites):
