@@ -112,10 +112,8 @@ def doubted(alert: Alert) -> bool:
 def explain(alert: Alert) -> str:
     """Return the line that says why an alert stands where it does; "" if nothing measurable is lost."""
     loss = loss_of(alert)
-    if alert.topic not in ("slower", "stopped") or (loss is None and not alert.members):
-        return ""
-    if loss is None:
-        return "nothing is certainly lost at its newest points"
+    if loss is None or alert.topic not in ("slower", "stopped"):
+        return "nothing is certainly lost at its newest points" if alert.topic == "slower" else ""
     if loss.change is None:
         return "a result is lost"
     change = loss.change

@@ -77,17 +77,14 @@ def analyse_results(
     unreported = {c.key: reason for c in changes if (reason := unreported_because(c, thresholds, gains))}
     subjects = {commit.hash: commit.subject for commit in every}
     reported = (change for change in changes if change.key not in unreported)
-    measured = {
-        (name, family): tuple(commit.hash for commit in commits[name])
-        for name, analysis in analyses.items()
-        for family, _ in analysis.series
-    }
+    hashes = {name: tuple(commit.hash for commit in of_machine) for name, of_machine in commits.items()}
+    measured = {(name, family): hashes[name] for name, analysis in analyses.items() for family, _ in analysis.series}
     alerts = group(with_waivers(reported, thresholds, commits, subjects, now.date()), list(subjects), measured)
     silent, dead = silent_machines(results, commits, now)
     stopped = _once([*silent, *(alert for analysis in analyses.values() for alert in analysis.freshness)], dead)
     return AnalysisResult(
         alerts=(*_noted(alerts, ranges), *stopped),
-        commits={name: tuple(commit.hash for commit in of_machine) for name, of_machine in commits.items()},
+        commits=hashes,
         dead=dead,
         unreported=unreported,
         changes=tuple(changes),

@@ -35,6 +35,9 @@ _AROUND = 128
 #: How often a series passes from one of two levels to the other, from which on it moves between them.
 _OFTEN = 4
 
+#: How many times as long as any before a stay at the new level is, from which on it is no longer one of many.
+_LASTING = 10
+
 #: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
 _PROTOCOL = ("tf32_matmul", "bf16_reduced_precision_reduction", "fp16_reduced_precision_reduction", "cublas_workspace")
@@ -259,7 +262,9 @@ def _moves_between(followed: Followed, change: Change) -> bool:
     levels = np.array([[np.median(y[max(at - WINDOW, 0) : at])], [np.median(y[at : at + WINDOW])]])
     near = np.abs(y - levels) <= abs(change.size) / 4
     is_new = near[1, near.any(axis=0)]
-    return int(np.count_nonzero(is_new[1:] != is_new[:-1])) >= _OFTEN
+    turns = np.flatnonzero(is_new[1:] != is_new[:-1]) + 1
+    stays = np.diff([0, *turns, is_new.size])
+    return len(turns) >= _OFTEN and not (is_new[-1] and stays[-1] >= _LASTING * max(stays[-3::-2]))
 
 
 def _copied(copies: Trend | None, first: int, last: int) -> int:
