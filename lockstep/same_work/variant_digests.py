@@ -61,7 +61,11 @@ def works(
             return ""
         # The graph has only addresses of what was prepared: other contents may be other work, or wrong.
         if contender.prepare not in prepared:
-            prepared[contender.prepare] = values_digest(draws[0].prepared(contender))
+            try:
+                prepared[contender.prepare] = values_digest(draws[0].prepared(contender))
+            except torch.cuda.OutOfMemoryError:
+                device.release()
+                return ""
         values = prepared[contender.prepare]
         return hashlib.sha256(f"{work} {values}".encode()).hexdigest()[:16] if values else ""
 
