@@ -98,7 +98,9 @@ def test_a_release_that_cannot_be_imported_fails(gated, compiled):
 
 def test_a_call_that_kills_the_process_of_its_release_fails_and_the_others_go_on(gated):
     deadly = BASE.replace("1.0", "1.1").replace("    return x / 2", "    import os\n    os.kill(os.getpid(), 9)")
-    status, report, told = gated(BASE, deadly, "--variant", "norm", "--variant", "old", "--budget", "8s", compiled=True)
+    status, report, told = gated(
+        BASE, deadly, "--variant", "norm", "--variant", "old", "--budget", "16s", compiled=True
+    )
     [norm, *others] = report["cases"]
     assert (status, norm["outcome"]) == (2, "failed")
     assert norm["reason"] == "pace==1.1: killed by SIGKILL in its check"
