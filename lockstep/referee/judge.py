@@ -70,8 +70,8 @@ class Judge:
         self.incumbent = self._problem.name
         self.unconfirmed = sandbox.missing()
         self._chance = random.SystemRandom()
-        self._rival: tuple[Submission | None, Contestant] | None = None
-        self._candidate: tuple[Submission, Contestant] | None = None
+        #: The submission and its process, by role: "candidate" or "incumbent".
+        self._running: dict[str, tuple[Submission | None, Contestant]] = {}
         self.notes = self._problem.facts()
         self._cases = [DrawnCase(self._problem, case, self._device) for case in self._problem.cases]
         self.notes += [case.note for case in self._cases if case.note]
@@ -81,7 +81,7 @@ class Judge:
 
         ``Refused``, ``WorkerDied``, ``Disqualified``: the incumbent does not run, or its result is wrong.
         """
-        rival = self._rival_of(incumbent)
+        rival = self._process("incumbent", incumbent)
         for case in self._cases:
             rival.begin(case.inputs, case.out, case.results, 1)
             self._check(rival, case)
@@ -99,9 +99,8 @@ class Judge:
             RivalFailed: the incumbent failed.
         """
         if stage == "final":
-            self.dismiss()
-            self._end_rival()
-        contestant = self._contestant_of(candidate)
+            self.close()
+        contestant = self._process("candidate", candidate)
         results = []
         for case in self._cases:
             if not any(tensors_of(case.inputs[name]) for name in case.inputs if name not in contestant.prepared):
@@ -112,7 +111,7 @@ class Judge:
                 # Fewer calls of a slow candidate than of the incumbent alone.
                 case.sets = min(case.most_sets, self._sets_for(contestant, case, 5 * RUN_S[self._device.kind]))
             try:
-                rival = self._rival_of(incumbent)
+                rival = self._process("incumbent", incumbent)
                 rival.begin(case.inputs, case.out, case.results, case.sets)
             except Exception as error:
                 raise RivalFailed(str(error)) from error
@@ -127,7 +126,7 @@ class Judge:
 
     def alone(self, incumbent: Submission | None, beside: Sequence[Compared]) -> float:
         """Time the incumbent again without the candidate; return how much slower it was beside it (mean log, ≥ 0)."""
-        rival = self._rival_of(incumbent)
+        rival = self._process("incumbent", incumbent)
         slowed = []
         for compared, case in zip(beside, self._cases, strict=True):
             if len(self._cases) > 1:
@@ -138,37 +137,25 @@ class Judge:
             slowed.append(ratio if ratio > _SLOWED else 0.0)
         return max(fmean(slowed), 0.0)
 
-    def dismiss(self) -> None:
-        """End the candidate's process."""
-        if self._candidate is not None:
-            self._candidate[1].close()
-            self._candidate = None
+    def dismiss(self, role: str = "candidate") -> None:
+        """End the process of the candidate, or that of the incumbent."""
+        if role in self._running:
+            self._running.pop(role)[1].close()
 
     def close(self) -> None:
         """End both processes."""
         self.dismiss()
-        self._end_rival()
+        self.dismiss("incumbent")
 
-    def _end_rival(self) -> None:
-        if self._rival is not None:
-            self._rival[1].close()
-            self._rival = None
-
-    def _rival_of(self, incumbent: Submission | None) -> Contestant:
-        if self._rival is None or self._rival[0] != incumbent:
-            self._end_rival()
-            self._rival = incumbent, self._start(incumbent)
-        return self._rival[1]
-
-    def _contestant_of(self, candidate: Submission) -> Contestant:
-        if self._candidate is None or self._candidate[0] != candidate:
-            self.dismiss()
-            self._candidate = candidate, self._start(candidate)
-        return self._candidate[1]
-
-    def _start(self, submission: Submission | None) -> Contestant:
-        size = max([self._bytes(), *(case.set_bytes for case in self._cases)])
-        return Contestant(self._source, submission, self._problem.readable, self._device, size, self._silence_s)
+    def _process(self, role: str, submission: Submission | None) -> Contestant:
+        """Return the process of a submission, started if needed; another submission's in this role ends."""
+        if role not in self._running or self._running[role][0] != submission:
+            self.dismiss(role)
+            size = max([self._bytes(), *(case.set_bytes for case in self._cases)])
+            readable, device = self._problem.readable, self._device
+            contestant = Contestant(self._source, submission, readable, device, size, self._silence_s)
+            self._running[role] = submission, contestant
+        return self._running[role][1]
 
     def _bytes(self) -> int:
         return CPU_BYTES if self._device.kind == "cpu" else self._device.memory_bytes * 4 // _GPU_SHARE
