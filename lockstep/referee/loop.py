@@ -57,9 +57,7 @@ class Referee:
     def open(self, incumbent: Submission | None = None) -> None:
         """Start ``incumbent``, or the problem's own, and check it alone. No candidate can be judged if this fails.
 
-        Raises:
-            NoVerdict: the incumbent fails.
-            SuiteError: the problem has no incumbent of its own.
+        ``NoVerdict``: the incumbent fails. ``SuiteError``: the problem has no incumbent of its own.
         """
         self._champion = incumbent
         self.incumbent = incumbent.name if incumbent else self._judge.incumbent

@@ -13,9 +13,7 @@ from lockstep.timing.device import Device
 def open_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Read the problem that ``source`` describes: of a suite, of KernelBench, or of FlashInfer-Bench.
 
-    Raises:
-        SuiteError: the definition is incomplete; the message says what is missing.
-        OSError: a file cannot be read.
+    ``SuiteError``: the definition is incomplete; the message says what is missing. ``OSError``: a file cannot be read.
     """
     kinds = {"suite": suite_problem, "kernelbench": kernelbench_problem, "flashinfer": flashinfer_problem}
     return kinds[source.kind](source, device)

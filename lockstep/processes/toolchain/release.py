@@ -52,9 +52,7 @@ def release_of(name: str, say: Callable[[str], None] = lambda line: None) -> Rel
 def two_releases(text: str, say: Callable[[str], None]) -> tuple[Release, Release]:
     """Return the ends of a range ``liger-kernel==0.6.1..0.6.2``.
 
-    Raises:
-        UnknownToolchain: the text is not a range.
-        ToolchainError: pip cannot install one of them.
+    ``UnknownToolchain``: the text is not a range. ``ToolchainError``: pip cannot install one of them.
     """
     package, low, high = ends(text)
     if low == high:

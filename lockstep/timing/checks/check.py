@@ -165,9 +165,8 @@ class Checker:
         """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
         bits.
 
-        Raises:
-            Disqualified, NotImplementedError: as ``accuracy``. The outputs are not compared with the reference.
-            torch.cuda.OutOfMemoryError: the device has too little memory for a copy of the outputs.
+        ``Disqualified``, ``NotImplementedError``: as ``accuracy``. The outputs are not compared with the reference.
+        ``torch.cuda.OutOfMemoryError``: the device has too little memory for a copy of the outputs.
         """
         first = [tensor.clone() for tensor in self._call(family, variant)]
         while True:
