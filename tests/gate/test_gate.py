@@ -116,7 +116,9 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
 
 def test_costs_are_judged_beside_the_latency_and_only_if_asked_for(project):
     project.write("toy/product.py", SLOW)
-    code, shown, report = gate(project, "--case", "M=2", "--budget", "60s", "--costs", "behind", "host")
+    code, shown, report = gate(
+        project, "--case", "M=2", "--budget", "60s", "--costs", "behind", "host", "--min-effect", "50%"
+    )
     found = {(one["key"]["variant"], one["key"]["quantity"]): one for one in report["cases"]}
     skip_if_unsure(found["twice", "latency"]["outcome"])
     assert code == 1, shown
