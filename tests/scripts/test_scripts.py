@@ -85,7 +85,9 @@ def gated(folder, script, base="HEAD", head=".", **settings):
     """Compare two versions by a script, briefly."""
     file = Project.of(folder / script)
     local = {name: str(path) for name, path in file.local.items()}
-    plan = Plan("s", {}, file.packages, local, (), budget_s=20, quick=True, measure_all=True, version="1")
+    plan = Plan(
+        "s", {}, file.packages, local, (), budget_s=20, quick=True, measure_all=True, version="1", min_effect=0.9
+    )
     return gate_script(Asked(file, base, head, replace(plan, **settings)), print)
 
 
