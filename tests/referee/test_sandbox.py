@@ -86,7 +86,9 @@ def test_nothing_outside_has_changed(tried):
 def test_nothing_stays_behind(tried):
     _, _, inside = tried
     assert len(inside) > 100  # the bomb of processes and the daemon among them
-    deadline = time.monotonic() + 60
+    deadline = (
+        time.monotonic() + 240
+    )  # what stays behind stays for good; the end of a bomb takes long on a busy machine
     while any(Path(f"/proc/{one}").exists() and "Z" not in _state(one) for one in inside):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -384,12 +384,14 @@ def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     report = gated(folder, "benchmarks/bench_norm.py")
     assert report.trouble == ""
     timed = [verdict for verdict in report.cases if verdict.base_s]
+    skip_if_unsure(*(verdict.outcome for verdict in report.cases if not verdict.base_s))
     assert len(timed) == 4
     assert all(verdict.shared for verdict in timed)  # both closures use base's buffers
     # Head returns other values: base's output is the reference.
     (folder / "tiny_kernels/__init__.py").write_text("def norm(x):\n    return x * 1.25\n")
     report = gated(folder, "benchmarks/bench_norm.py", variants=("Ours",), cases=("M=8",))
     (verdict,) = report.cases
+    skip_if_unsure(verdict.outcome)
     assert (verdict.outcome, verdict.in_base) == ("failed", False)
     assert "base's output is the reference" in verdict.reason
     assert verdict.file.endswith("bench_norm.py")
