@@ -3,9 +3,10 @@
 import csv
 import io
 import re
+from contextlib import suppress
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Error, expect
 from served import serving
 from showcase import FAST, write_showcase
 from test_dashboard_browser import background, becomes, fits, visit
@@ -151,8 +152,12 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
         "all => all.map(one => [one.layout.xaxis.range, one.layout.yaxis.range])"
     )
     assert restored == zoomed
-    again.locator(f"{plots} .nsewdrag").first.dblclick()
-    again.wait_for_url(lambda url: "zoom" not in url)
+    for _ in range(5):  # on a busy machine the two clicks come too far apart to be one double click
+        again.locator(f"{plots} .nsewdrag").first.dblclick()
+        with suppress(Error):
+            again.wait_for_url(lambda url: "zoom" not in url, timeout=4000)
+            break
+    assert "zoom" not in again.url
 
 
 @pytest.mark.parametrize("kind", ["family", pytest.param("series", marks=pytest.mark.thorough)])
