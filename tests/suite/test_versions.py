@@ -140,6 +140,12 @@ def test_another_version_or_protocol_starts_new_series(monkeypatch):
     assert make_suite(version="2").benchmark_version == "7.2"
 
 
+def test_a_suite_made_from_another_continues_none_of_its_series():
+    recorded = type(make_suite(continues=("6.1", "fedcba9876543210")))
+    made = type("Mine", (recorded,), {"family": "mine"})
+    assert (recorded().benchmark_version, made().benchmark_version) == ("fedcba9876543210", "6.1")
+
+
 def test_a_suite_continues_recorded_series_until_its_version_changes(monkeypatch):
     suite = make_suite(continues=("6.1", "fedcba9876543210"))
     assert suite.benchmark_version == "fedcba9876543210"
