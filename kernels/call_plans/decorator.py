@@ -94,20 +94,20 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
                 return function(*args, **kwargs)
             values: tuple[Any, ...] = (*args, *kwargs.values())
             key = (len(args), *kwargs, values[0].shape if values and type(values[0]) in _TENSORS else None)
-            form: list[Any] | None = []
-            tensors: Sequence[Any] = ()
+            split: tuple[list[Any] | None, list[torch.Tensor]] | None = None
             for known in plans.get(key, ()):
+                tensors: Sequence[Any] = values
                 if known.form:
-                    if not form:
-                        form, tensors = _split(values, by)
-                    if form != known.form:
+                    split = split or _split(values, by)
+                    if split[0] != known.form:
                         continue
-                result: T = known.repeat(tensors if known.form else values)
+                    tensors = split[1]
+                result: T = known.repeat(tensors)
                 if result is UNPLANNED:
                     return function(*args, **kwargs)
                 if result is not OTHER:
                     return result
-            return _first_call(function, args, kwargs, *_split(values, by), plans, key)
+            return _first_call(function, args, kwargs, *(split or _split(values, by)), plans, key)
 
         return call
 
@@ -119,8 +119,8 @@ def planned(function: Callable[..., Any] | None = None, *, by: Callable[[Any], A
 def _split(values: Sequence[Any], by: Callable[[Any], Any] | None) -> tuple[list[Any] | None, list[torch.Tensor]]:
     """Return the form of values, and the tensors among them.
 
-    The form has the type of each value, the length of each tuple, and all values that are no tensors. It is None if a
-    plan cannot compare a value.
+    The form has the type of each value, the length of each tuple, and each value that is not a tensor. A form is None
+    if a plan cannot compare one of the values.
     """
     form: list[Any] = []
     tensors: list[torch.Tensor] = []
