@@ -31,7 +31,7 @@ def group(
         changes: the changes of any machines and families.
         order: all commits, oldest first. If several series narrow a range, the order decides which of their good
             commits is the newest before the range.
-        measured: the commits that a machine measured, oldest first, by machine and family.
+        measured: the commits of a machine, oldest first, by machine and each family that it measures.
     """
     position = {commit: index for index, commit in enumerate(order)}
     # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if

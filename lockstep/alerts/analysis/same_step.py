@@ -36,7 +36,7 @@ def with_stories(
 
     Args:
         position: the position of each commit in the history.
-        measured: the commits that a machine measured, oldest first, by machine and family.
+        measured: the commits of a machine, oldest first, by machine and each family that it measures.
     """
     alerts = list(alerts)
     first: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
@@ -49,7 +49,6 @@ def with_stories(
             machine = Cause("machine", f"most benchmarks of the machine moved, and {witness} shows nothing of it")
             members = tuple(replace(member, cause=machine) for member in alerts[at].members)
             alerts[at] = replace(alerts[at], cause=machine, members=members)
-    told = list(alerts)
     for place in sorted(slower, key=lambda at: -rank_of(alerts[at])):
         alert = alerts[place]
         keys = list(_keys(alert, alert.fingerprint in together))
@@ -63,8 +62,8 @@ def with_stories(
         for place in places if len(places) > 1 else ():
             others = (alerts[at] for at in places if at != place)
             also_on = tuple(sorted({_seen_from(alerts[place], other) for other in others}))
-            told[place] = replace(told[place], story=alerts[places[0]].fingerprint, also_on=also_on)
-    return told
+            alerts[place] = replace(alerts[place], story=alerts[places[0]].fingerprint, also_on=also_on)
+    return alerts
 
 
 def _together(
