@@ -208,7 +208,7 @@ def _page(count: int) -> tuple[slice, str]:
 def _query(model: type[M]) -> M:
     """Return the query of the current request. Empty values are left out.
 
-    ``WrongQuery``: a value is not what the model allows.
+    Raise ``WrongQuery`` if a value is not what the model allows.
     """
     values = {
         key: given if key in model.model_fields and model.model_fields[key].annotation == list[str] else given[0]

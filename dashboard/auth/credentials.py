@@ -142,7 +142,7 @@ class Access:
 def read_networks(texts: list[str]) -> tuple[Network, ...]:
     """Parse addresses and networks (``127.0.0.1``, ``10.1.0.0/16``).
 
-    ``AccessError``: a text is neither an address nor a network.
+    Raise ``AccessError`` if a text is neither an address nor a network.
     """
     try:
         return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
@@ -153,7 +153,7 @@ def read_networks(texts: list[str]) -> tuple[Network, ...]:
 def read_secret(path: Path) -> str:
     """Read the secret that the server shares with its proxy: the only line of a file.
 
-    ``AccessError``: others can read the file, or it holds anything but one word of enough characters.
+    Raise ``AccessError`` if others can read the file, or it holds anything but one word of enough characters.
     """
     try:
         secret, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
@@ -200,7 +200,7 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 def access_of(args: argparse.Namespace) -> Access:
     """Read from the options who may sign in and for which host names the server answers.
 
-    ``AccessError``: an option is wrong.
+    Raise ``AccessError`` if an option is wrong.
     """
     if args.proxy_secret and not args.proxy:
         raise AccessError("--proxy-secret needs --proxy: give the address of the proxy that knows the secret")

@@ -85,7 +85,8 @@ class RequestSecurity:
     def writer(self) -> str:
         """Return the name of the person who writes with this request.
 
-        ``WriteError``: the person is unknown, the request is not from one of our pages, or the rate is exceeded.
+        Raise ``WriteError`` if the person is unknown, the request is not from one of our pages, or the rate is
+        exceeded.
         """
         who = self.who
         if not who:

@@ -52,8 +52,8 @@ class Dashboard(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Serve until interrupted.
 
-        ``UserError``: the address, the cache, the alert database or the thresholds cannot be used, or an option on who
-        may sign in is wrong.
+        Raise ``UserError`` if the address, the cache, the alert database or the thresholds cannot be used, or an option
+        on who may sign in is wrong.
         """
         try:
             access = access_of(args)
@@ -134,7 +134,7 @@ def analysis_runner(args: argparse.Namespace, cache: Path, thresholds: Path) -> 
 def root_of(text: str) -> str:
     """Parse the value of ``--prefix``: a path such as ``/lockstep/``. Return it without "/" at its end.
 
-    ``argparse.ArgumentTypeError``: the text is not such a path.
+    ``argparse.ArgumentTypeError`` if the text is not such a path.
     """
     root = text.rstrip("/")
     if not re.fullmatch(r"(/[\w.~-]*\w)*", root, re.ASCII):
@@ -145,7 +145,7 @@ def root_of(text: str) -> str:
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address.
 
-    ``UserError``: the port is in use, or the host is not an address of this machine.
+    Raise ``UserError`` if the port is in use, or the host is not an address of this machine.
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: a port is a number from 0 to 65535")

@@ -30,7 +30,7 @@ class Snapshot(OutputPublisher):  # type: ignore[misc]  # asv has no types
     def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
         """Write the pages below ``conf.html_dir``. ``asv publish`` calls this after it has written its own pages there.
 
-        ``UserError``: the results store, the alert database or the thresholds cannot be used.
+        Raise ``UserError`` if the results store, the alert database or the thresholds cannot be used.
         """
         try:
             # Imported here: asv imports its plugins for every verb, and a machine that measures has no dashboard.

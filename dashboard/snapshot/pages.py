@@ -120,7 +120,7 @@ class _Pages:
 def write_pages(project: AnalysedProject, name: str, folder: Path) -> int:
     """Write the pages of an asv project, which has this name, into a folder, and return their number.
 
-    ``StateError``, ``StoreError``: the alerts or the results cannot be used.
+    Raise ``StateError`` or ``StoreError`` if the alerts or the results cannot be used.
     """
     results, now = project.store.current(), now_ms()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Rank alerts by what is lost: the lost share of a time, times how sure the loss is, times how new it is.
 
 Times, failures and wrong results come first, then other numbers, then what no longer reports. Losses that are probably
-not the code's come last: lists show them apart, and no message tells of them.
+not the code's come last. Lists show them below the others, and no message reports them.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def search_range(ranges: Ranges, alert: Alert, member: FoundChange) -> SearchRan
     The range is that of the series. That of the alert is the intersection with the ranges of other series, each of
     which holds the culprit with 95 % probability, so it may miss the culprit.
 
-    ``UnknownRange``: the repository does not know the commits of the range.
+    Raise ``UnknownRange`` if the repository does not know the commits of the range.
     """
     good, bad = member.before or alert.before, member.after or alert.after
     known = ranges.between(good, bad)

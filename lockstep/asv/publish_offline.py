@@ -65,7 +65,7 @@ class Offline(OutputPublisher):  # type: ignore[misc]  # asv has no types
 def make_local(html_dir: Path) -> None:
     """Copy the vendored files into ``html_dir/vendor`` and let every page in ``html_dir`` load them.
 
-    ``UserError``: a page or a style sheet loads a file that has no copy. Nothing is changed then.
+    Raise ``UserError`` if a page or a style sheet loads a file that has no copy. Nothing is changed then.
     """
     pages = sorted(html_dir.glob("*.html"))
     unknown = [

@@ -120,7 +120,7 @@ class Recorder:
     def repeat(self) -> None:
         """Repeat the numbers of timed commits for the planned series with the same work; time a sample of them.
 
-        ``WorkerDied``: the worker does not start.
+        Raise ``WorkerDied`` if the worker does not start.
         """
         suites = load_suites(self.spec.benchmark_dir)
         tree = self.spec.checkout.resolve()

@@ -19,7 +19,7 @@ class MeasurementFailed(RuntimeError):
 def answer(record: Record, quantity: str) -> dict[str, Any]:
     """Return a record's samples of a quantity in asv's form, with the number of calls in each sample.
 
-    ``NotAvailable``: the record does not have the number. ``MeasurementFailed``: the series failed.
+    Raise ``NotAvailable`` if the record does not have the number. Raise ``MeasurementFailed`` if the series failed.
     """
     if record.state == "na":
         raise NotAvailable(record.reason)

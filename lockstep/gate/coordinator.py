@@ -26,7 +26,7 @@ class Coordinator:
         self._culprits = Culprits()
 
     def start(self) -> Imports:
-        """Import both versions; return the results. ``WorkerDied``: no worker starts, and no suite's import is why."""
+        """Import both versions; return the results. Raise ``WorkerDied`` if no worker starts for another reason."""
         worker = self._ready()
         self.machine = {**worker.host, "clock_state": worker.clock_state}
         return Imports(worker.imported, self._skipped, self._conflicts(worker))

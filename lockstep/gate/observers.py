@@ -36,7 +36,7 @@ class Observers:
         """Observe groups until all are observed or the time is up; return what was seen of each case.
 
         Cases that kill a worker, and cases that nobody reached, are left out. No group begins after ``deadline``, on
-        ``time.monotonic()``'s clock. ``WorkerDied``: no worker starts.
+        ``time.monotonic()``'s clock. Raise ``WorkerDied`` if no worker starts.
         """
         waiting, observed = deque(groups), dict[CaseKey, Observed]()
         with ThreadPoolExecutor(len(self._workers)) as threads:

@@ -33,7 +33,8 @@ LEAST_OBSERVATION_S = 60.0
 def run(request: Request, say: Callable[[str], None]) -> Report:
     """Compare head with base. An interruption (Ctrl-C, or a SIGTERM converted to Ctrl-C) also ends in a report.
 
-    ``RefError``: base or head is not a version in this repository. ``SuiteError``: no version has a requested variant.
+    Raise ``RefError`` if base or head is not a version in this repository. Raise ``SuiteError`` if no version has a
+    requested variant.
     """
     started = time.monotonic()
     say(f"comparing {request.head} with {request.base} by {len(request.suites)} suites, in {request.budget_s:g} s")

@@ -47,7 +47,8 @@ def version(repository: Path, name: str, packages: Sequence[str]) -> Iterator[Ve
 
     A release replaces its packages alone; the others are those of the working tree. ``name``: a name that git resolves
     to a commit, or "." for the working tree, whose packages are used in place, or the name of a release that is
-    installed (``lockstep.processes.toolchain.release``). ``RefError``: there is no such commit, or no repository.
+    installed (``lockstep.processes.toolchain.release``). Raise ``RefError`` if there is no such commit, or no
+    repository.
     """
     if is_release(name):
         with _folder_of(name, repository, packages) as folder:

@@ -57,7 +57,7 @@ class GateWorker(Watched):
     def ready(self) -> GateWorker:
         """Wait until the worker has imported base and head, and return the worker.
 
-        ``WorkerDied``: the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
+        Raise ``WorkerDied`` if the worker did not start; ``variant`` is the "suite@side" that it was importing, if any.
         """
         ready = self.started()
         self.host: dict[str, str] = ready["host"]

@@ -108,8 +108,8 @@ class Gpu:
     def open(cls, which: int | str = 0) -> Gpu:
         """Open a GPU by NVML index (3 or "3"), by NVML's UUID, or by torch's UUID, which lacks the prefix "GPU-".
 
-        Torch's UUID is ``str(torch.cuda.get_device_properties(device).uuid)``. ``NoGpu``: there is no driver, or no
-        such GPU.
+        Torch's UUID is ``str(torch.cuda.get_device_properties(device).uuid)``. Raise ``NoGpu`` if there is no driver,
+        or no such GPU.
         """
         count = _start()
         try:
@@ -186,7 +186,7 @@ class Gpu:
 
         The clock may still differ after NVML reports success, so verify it. "base" sets both ends to the TDP limit
         (NVML API reference, nvmlDeviceSetGpuLockedClocks; nvbench does the same). nvidia-smi has no option for "base",
-        so sudo cannot set it. ``Refused``: the driver refused.
+        so sudo cannot set it. Raise ``Refused`` if the driver refused.
         """
         mhz = pynvml.NVML_CLOCK_LIMIT_ID_TDP if target == "base" else target
         sudo = () if target == "base" else (f"-lgc {mhz},{mhz}", "-rgc")

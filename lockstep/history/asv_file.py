@@ -122,7 +122,8 @@ class _PointCollector:
 
         If an error is raised, nothing was added. Missing values become null, and surplus values are dropped, as in asv.
 
-        ``Unreadable``: the parameters are not a list of lists, or the benchmark or the file has too many numbers.
+        Raise ``Unreadable`` if the parameters are not a list of lists, or the benchmark or the file has too many
+        numbers.
         """
         axes = row.get("params") or []
         if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):

@@ -32,7 +32,7 @@ _NO_DATE = "the file has no date in milliseconds, so the time of its newest meas
 def updated(data: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a result file of version 1 in version 2 of asv's format.
 
-    ``Unreadable``: asv cannot convert it.
+    Raise ``Unreadable`` if asv cannot convert it.
     """
     from asv.results import Results  # imported here, because it is rarely needed and takes half a second to import
 

@@ -52,7 +52,7 @@ class PartChecks:
     def verify(self, part: Path) -> None:
         """Verify the checksum of a part on first use, and again if its stamp has changed since then.
 
-        ``DamagedCache``: the part is damaged, missing or cannot be read.
+        Raise ``DamagedCache`` if the part is damaged, missing or cannot be read.
         """
         stamp = stamp_of(part)
         if stamp is not None and self._verified.get(part) == stamp:

@@ -149,7 +149,7 @@ class Store:
 
         If another process is refreshing the cache, wait for it.
 
-        ``StoreError``: the cache cannot be written, or a process that reads files was killed.
+        Raise ``StoreError`` if the cache cannot be written, or a process that reads files was killed.
         """
         with self._lock:
             return self._refresh(wait=True)
@@ -163,7 +163,7 @@ class Store:
         they wait until it is made again. While the cache cannot be refreshed, for the reason in ``trouble``, the
         previous snapshot stays.
 
-        ``StoreError``: see ``refresh``; there is no previous snapshot, or parts that it needs are gone.
+        Raise ``StoreError`` as ``refresh`` does, and if there is no previous snapshot or parts that it needs are gone.
         """
         snapshot, age = self._snapshot, time.monotonic() - self._looked
         waits = age < self._patience or (self.trouble.text and time.monotonic() - self._tried < _RETRY_S)
@@ -238,7 +238,7 @@ class Store:
 
         Return the numbers of changed files, of deleted files and of points read.
 
-        ``DamagedCache``: a file of the cache is damaged or missing.
+        Raise ``DamagedCache`` if a file of the cache is damaged or missing.
         """
         self.cache.mkdir(parents=True, exist_ok=True)
         read = 0, 0, 0

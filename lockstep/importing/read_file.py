@@ -34,8 +34,8 @@ class UnreadableFile(Exception):
 def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]:
     """Return the name of a file's format, and the runs that the file holds.
 
-    ``format_name`` is a key of ``FORMATS``; "" recognises the format by its content. ``UnreadableFile``: the file
-    cannot be read, or is not of this format.
+    ``format_name`` is a key of ``FORMATS``; "" recognises the format by its content. Raise ``UnreadableFile`` if the
+    file cannot be read, or is not of this format.
     """
     try:
         text = path.read_text(encoding="utf-8").removeprefix(github_action_benchmark.PREFIX).strip().removesuffix(";")

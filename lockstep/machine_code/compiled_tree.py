@@ -42,7 +42,8 @@ def codes_of(
     """Return the code of every case with every kernel compiled; cases that the tree lacks are marked as absent.
 
     ``suites`` are the current ones, whatever commit the tree holds; ``cases`` are labels by suite, by default all;
-    ``cache`` is by default the user's. ``TracingFailed``: the process that traces the tree does not start, or dies.
+    ``cache`` is by default the user's. Raise ``TracingFailed`` if the process that traces the tree does not start, or
+    dies.
     """
     with Reader(tree, suites, target, cache, say, cases) as reader:
         return reader.compiled()

@@ -60,7 +60,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process that leads a session of its own; end it with ``reap``. ``OSError``: it cannot be started.
+    """Start a process that leads a session of its own; end it with ``reap``. Raise ``OSError`` if it cannot be started.
 
     A Python program must call ``end_with_parent`` first.
     """

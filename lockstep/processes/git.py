@@ -35,7 +35,7 @@ class Git:
     def output(self, *command: str, given: Iterable[str] = ()) -> bytes:
         """Return what a git command prints, with the lines ``given`` as its standard input.
 
-        ``GitError``: git cannot be run, ends with a status other than 0, or takes too long.
+        Raise ``GitError`` if git cannot be run, ends with a status other than 0, or takes too long.
         """
         environment = None if self.fetch else {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         text = "".join(f"{line}\n" for line in given).encode()

@@ -25,7 +25,9 @@ class Unstoppable(RuntimeError):
 
 
 def stop(root: int) -> dict[int, float]:
-    """Stop ``root`` and descendants; return processor seconds by id. ``Unstoppable``: one runs after ``_STOP_S``."""
+    """Stop ``root`` and descendants; return processor seconds by id. Raise ``Unstoppable`` if one runs after
+    ``_STOP_S``.
+    """
     deadline = monotonic() + _STOP_S
     before: set[int] = set()
     while monotonic() < deadline:

@@ -91,7 +91,7 @@ def attach(address: dict[str, int], device: torch.device) -> torch.Tensor:
 def encode(value: Any, slot_of: Callable[[torch.Tensor], Slot]) -> Any:
     """Describe inputs or outputs as JSON for another process, with each tensor replaced by its position in a buffer.
 
-    ``NotImplementedError``: a value is neither a tensor nor a number, text, ``None``, dict, list or tuple.
+    Raise ``NotImplementedError`` if a value is neither a tensor nor a number, text, ``None``, dict, list or tuple.
     """
     if isinstance(value, torch.Tensor):
         slot = slot_of(value)

@@ -24,7 +24,8 @@ _GAPS = 512 * 64
 
 
 class DrawnCase:
-    """A case of a problem: draws values from seeds that nobody knows. ``SuiteError``: the problem's result is random.
+    """A case of a problem: draws values from seeds that nobody knows. Raise ``SuiteError`` if the problem's result is
+    random.
 
     Attributes:
         inputs, out, results: an argument set, by which both processes lay out their memory.

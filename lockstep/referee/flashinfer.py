@@ -120,7 +120,7 @@ class FlashInferBench(Suite):
     def solution(self, path: Path, name: str) -> Candidate:
         """Return the candidate in a solution's file. Its sources are written into a temporary folder.
 
-        ``SuiteError``: the solution is for another definition, or in a language that must be built.
+        Raise ``SuiteError`` if the solution is for another definition, or in a language that must be built.
         """
         content = _json(path.read_text(encoding="utf-8"), str(path))
         spec, definition = content.get("spec", {}), self._definition["name"]

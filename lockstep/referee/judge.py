@@ -51,7 +51,8 @@ _SLOWED = 0.01
 
 
 class Judge:
-    """Judges the candidates of one problem. Call ``close`` at the end. ``SuiteError``: the problem cannot be used.
+    """Judges the candidates of one problem. Call ``close`` at the end. Raise ``SuiteError`` if the problem cannot be
+    used.
 
     Attributes:
         incumbent: name of the implementation that the problem itself gives as the one to beat, or "".
@@ -79,7 +80,7 @@ class Judge:
     def open(self, incumbent: Submission | None) -> None:
         """Check the incumbent alone, and choose the number of sets of a run by its time.
 
-        ``Refused``, ``WorkerDied``, ``Disqualified``: the incumbent does not run, or its result is wrong.
+        Raise ``Refused`` or ``WorkerDied`` or ``Disqualified`` if the incumbent does not run, or its result is wrong.
         """
         rival = self._process("incumbent", incumbent)
         for case in self._cases:

@@ -75,7 +75,7 @@ class KernelBench(Suite):
     def facts(self) -> list[str]:
         """Choose reference and tolerance by the errors of ``Model`` itself.
 
-        ``SuiteError``: the model fails, or its result is random or rounding noise.
+        Raise ``SuiteError`` if the model fails, or its result is random or rounding noise.
         """
         with blamed(self, "Model"):
             model = self.build(self.model)

@@ -24,7 +24,7 @@ class NoVerdict(RuntimeError):
 
 
 class Referee:
-    """Judges the candidates of one loop. Call ``close`` at the end. ``SuiteError``: the problem cannot be used.
+    """Judges the candidates of one loop. Call ``close`` at the end. Raise ``SuiteError`` if the problem cannot be used.
 
     Attributes:
         search: the tests with error rate and smallest effect; it counts the finals.
@@ -57,7 +57,7 @@ class Referee:
     def open(self, incumbent: Submission | None = None) -> None:
         """Start ``incumbent``, or the problem's own, and check it alone. No candidate can be judged if this fails.
 
-        ``NoVerdict``: the incumbent fails. ``SuiteError``: the problem has no incumbent of its own.
+        Raise ``NoVerdict`` if the incumbent fails. Raise ``SuiteError`` if the problem has no incumbent of its own.
         """
         self._champion = incumbent
         self.incumbent = incumbent.name if incumbent else self._judge.incumbent
@@ -81,7 +81,9 @@ class Referee:
         return Submission(label, str(path), function)
 
     def submission_of(self, location: str, name: str = "") -> Submission:
-        """Return the submission of ``FILE``, ``FILE:FUNCTION`` or a suite's variant; ``SuiteError``: unreadable."""
+        """Return the submission of ``FILE``, ``FILE:FUNCTION`` or a suite's variant. Raise ``SuiteError`` if
+        unreadable.
+        """
         if self._source.packages and not location.partition(":")[0].endswith((".py", ".json")):
             return Submission(name or location, "", location)
         file, _, function = location.partition(":")
@@ -95,7 +97,7 @@ class Referee:
     def judge(self, candidate: Submission) -> Verdict:
         """Return the verdict on a candidate; a faster candidate becomes the incumbent unless ``keep`` is set.
 
-        ``NoVerdict``: the incumbent fails.
+        Raise ``NoVerdict`` if the incumbent fails.
         """
         started = time.monotonic()
         try:

@@ -13,7 +13,8 @@ from lockstep.timing.device import Device
 def open_problem(source: ProblemDefinition, device: Device) -> Problem:
     """Read the problem that ``source`` describes: of a suite, of KernelBench, or of FlashInfer-Bench.
 
-    ``SuiteError``: the definition is incomplete; the message says what is missing. ``OSError``: a file cannot be read.
+    Raise ``SuiteError`` if the definition is incomplete; the message says what is missing. Raise ``OSError`` if a file
+    cannot be read.
     """
     kinds = {"suite": suite_problem, "kernelbench": kernelbench_problem, "flashinfer": flashinfer_problem}
     return kinds[source.kind](source, device)

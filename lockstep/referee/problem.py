@@ -90,8 +90,8 @@ class Problem:
 def chosen(source: ProblemDefinition, suite: Suite, device: Device) -> tuple[Case, ...]:
     """Return the cases to measure: those that ``source`` selects, by default the first one for this device.
 
-    Of a FlashInfer-Bench definition all are measured by default. ``SuiteError``: a text selects no case, or the device
-    measures none.
+    Of a FlashInfer-Bench definition all are measured by default. Raise ``SuiteError`` if a text selects no case, or the
+    device measures none.
     """
     cases = suite.cases_on(device.kind)
     if source.cases:

@@ -21,8 +21,8 @@ def suite_problem(source: ProblemDefinition, device: Device) -> Problem:
 
     A candidate is a function that takes inputs by name, and ``out`` if it writes into the suite's buffers. As in a
     module of variants, the candidate's file may have a dict ``PREPARE``, whose function for the candidate returns
-    further arguments. A variant of a named suite is a candidate too. ``SuiteError``: the suite, a case or the variant
-    does not exist.
+    further arguments. A variant of a named suite is a candidate too. Raise ``SuiteError`` if the suite, a case or the
+    variant does not exist.
     """
     if source.definition.partition(":")[0].endswith(".py"):
         suite = _suite_of_file(source.definition)

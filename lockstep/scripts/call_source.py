@@ -99,7 +99,9 @@ def record_layers() -> None:
 
 
 def source_of(function: Callable[[], Any], local: Collection[str]) -> CallSource:
-    """Return a closure as source; functions of modules in ``local`` are copied. ``Unwritable``: a value has none."""
+    """Return a closure as source; functions of modules in ``local`` are copied. Raise ``Unwritable`` if a value has
+    none.
+    """
     writer = _Writer(frozenset({"__main__", *local}))
     return writer.finished(ast.unparse(_simplified(ast.Call(writer.value(function, "call"), [], []))))
 

@@ -57,7 +57,7 @@ def arm_of(name: str, call: TimedCall, namespace: Namespace, *, host: bool) -> A
 def why_not_captured(arm: Arm, device: Device) -> str:
     """Return why the calls of an arm cannot be captured in a graph; "" if they can. A CPU captures nothing.
 
-    ``DeviceLost``: the attempt broke the device.
+    Raise ``DeviceLost`` if the attempt broke the device.
     """
     try:
         arm.capture(device, device.new_pool(), 1)()

@@ -36,8 +36,8 @@ SAME_CODE = "the same machine code"
 def gate_suites(request: Request, releases: Sequence[Release], say: Callable[[str], None]) -> Report:
     """Return the report on the cases of suites under two releases of a compiled package.
 
-    Of releases of Triton, cases with the same machine code are the same without timing. ``RuntimeError``: torch cannot
-    be imported.
+    Of releases of Triton, cases with the same machine code are the same without timing. Raise ``RuntimeError`` if torch
+    cannot be imported.
     """
     started, host = time.monotonic(), ask_host()
     points = list(_points(request, host))

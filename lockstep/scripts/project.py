@@ -56,7 +56,7 @@ class Project:
 
     @classmethod
     def of_releases(cls, file: Path, packages: tuple[str, ...]) -> Project:
-        """Return the project of a script of an index's packages, which needs no repository; ``NoScript``: no file."""
+        """Return the project of a script of an index's packages: no repository. Raise ``NoScript`` without a file."""
         file = file.resolve()
         if not file.is_file():
             raise NoScript(f"there is no script {file}")
@@ -69,7 +69,7 @@ class Project:
     def of(cls, file: Path, packages: tuple[str, ...] = ()) -> Project:
         """Return the project of a script; ``packages`` are under test, by default those that the script imports.
 
-        ``NoScript``: the file does not exist, is not Python, or lies in no git repository.
+        Raise ``NoScript`` if the file does not exist, is not Python, or lies in no git repository.
         """
         file = file.resolve()
         if not file.is_file():

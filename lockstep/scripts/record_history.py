@@ -39,7 +39,7 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     """Measure each commit of a range, oldest first; return the number of commits with a time.
 
     ``span`` are commits as for git log (``RefError`` if git does not know them), ``folder`` that of asv's results.
-    ``RuntimeError``: torch cannot be imported.
+    Raise ``RuntimeError`` if torch cannot be imported.
     """
     host, recorded = ask_host(), 0
     for commit, date in _commits(project, span):

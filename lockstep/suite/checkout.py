@@ -36,8 +36,8 @@ class CheckoutFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a package under test in the checkout; ``None`` for modules of any other name.
 
-        Python finds submodules through their package's path. ``ModuleNotFoundError``: the checkout does not have the
-        package.
+        Python finds submodules through their package's path. Raise ``ModuleNotFoundError`` if the checkout does not
+        have the package.
         """
         if fullname not in self.packages:
             return None

@@ -240,9 +240,9 @@ class Suite(ABC):
     def variants(self) -> tuple[str, ...]:
         """Return the names of the variants; ``VARIANTS`` is read from the current source of ``module``.
 
-        Importing the module would import torch, which asv's discovery must avoid. ``SuiteError``: there is no such
-        module, its ``VARIANTS`` is not a dict literal with string keys, a name occurs twice, or the baseline is not
-        among the names.
+        Importing the module would import torch, which asv's discovery must avoid. Raise ``SuiteError`` if there is no
+        such module, its ``VARIANTS`` is not a dict literal with string keys, a name occurs twice, or the baseline is
+        not among the names.
         """
         prefix = f"{self.op}." if self.op else ""
         listed = [key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)]

@@ -25,8 +25,9 @@ IMPORT_INSIDE = "import the package under test inside the functions of a suite, 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
 
-    Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well. ``SuiteError``:
-    the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites share a name.
+    Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well. Raise
+    ``SuiteError`` if the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites
+    share a name.
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
@@ -95,8 +96,8 @@ def is_suite(value: object) -> TypeGuard[type[Suite]]:
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
     """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
-    ``SuiteError``: a package that a suite measures is missing from the list, or a suite's module imports a listed
-    package at its top level, so that every commit would be measured with the current package.
+    Raise ``SuiteError`` if a package that a suite measures is missing from the list, or a suite's module imports a
+    listed package at its top level, so that every commit would be measured with the current package.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
     for suite in suites.values():
@@ -134,7 +135,7 @@ def _holds(module: ModuleType, packages: Sequence[str]) -> str:
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     """Return the folder of the working tree that holds the packages: asv.conf.json's folder, or its ``repo_subdir``.
 
-    ``SuiteError``: a measured package is not in that folder; all commits would then look the same.
+    Raise ``SuiteError`` if a measured package is not in that folder; all commits would then look the same.
     """
     below = getattr(conf, "repo_subdir", "")
     folder = Path.cwd() / below

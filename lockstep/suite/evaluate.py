@@ -19,7 +19,7 @@ def bind(function: Callable[..., Any], available: Mapping[str, Any], leading: in
     """Return the entries of ``available`` that ``function`` names as parameters (all, if it takes ``**kwargs``).
 
     ``out`` may be missing: the owner of the output buffers adds it. The first ``leading`` parameters are left out: the
-    caller passes them by position. ``SuiteError``: a required parameter is missing.
+    caller passes them by position. Raise ``SuiteError`` if a required parameter is missing.
     """
     parameters = list(inspect.signature(function).parameters.values())[leading:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

@@ -31,7 +31,7 @@ def match_cases(suite: Suite, text: str) -> list[Case]:
 def match_labels(suites: Sequence[Suite], texts: Sequence[str]) -> dict[str, list[str] | None]:
     """Return, by suite, the labels of cases that any of ``texts`` selects; without texts ``None``, which means all.
 
-    ``SuiteError``: a text selects no case of any suite; the message lists the labels of the first suite.
+    Raise ``SuiteError`` if a text selects no case of any suite; the message lists the labels of the first suite.
     """
     if not texts:
         return dict.fromkeys((suite.name for suite in suites), None)

@@ -223,7 +223,7 @@ class _File:
 def read_thresholds(path: Path) -> Thresholds:
     """Return the thresholds in ``path``; the defaults if there is no such file.
 
-    ``ThresholdsError``: the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
+    Raise ``ThresholdsError`` if the file is not TOML, or an entry is unknown, incomplete or of the wrong type.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -103,8 +103,8 @@ class Checks:
     def call(self, contender: Contender, trusted: Trusted, action: Callable[[], T]) -> T:
         """Run ``action``, which calls a contender, in the contender's namespace, and return its result.
 
-        ``torch.cuda.OutOfMemoryError``: the device has too little memory; the cached memory is released.
-        ``DeviceLost``: the call broke the CUDA context.
+        Raise ``torch.cuda.OutOfMemoryError`` if the device has too little memory; the cached memory is released first.
+        Raise ``DeviceLost`` if the call broke the CUDA context.
         """
         self.listener("check", contender)
         try:

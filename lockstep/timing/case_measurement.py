@@ -97,7 +97,7 @@ class CaseMeasurement:
     def prepare(self, family: Family, twins: Sequence[str]) -> bool:
         """Decide which arms are timed, and on how many argument sets. Return False if there is none.
 
-        ``NotImplementedError``: the case is too small for a cold series.
+        Raise ``NotImplementedError`` if the case is too small for a cold series.
         """
         device = self._instruments.device
         if not self._checked:

@@ -160,9 +160,9 @@ class CudaDevice:
     def time(self, replays: Sequence[Replay]) -> list[Timing]:
         """Run the replays one after another and time each with events. The host enqueues all before it waits.
 
-        ``Mistimed``: CUDA's events and the GPU's timer disagree about one of the replays, in every attempt.
-        ``Disqualified``: the host's clock contradicts the total time of the replays, or the device is still working
-        after the last replay.
+        Raise ``Mistimed`` if CUDA's events and the GPU's timer disagree about one of the replays, in every attempt.
+        Raise ``Disqualified`` if the host's clock contradicts the total time of the replays, or the device is still
+        working after the last replay.
         """
         if self._stamps is None:
             self._stamps = Stamps(self.torch_device)

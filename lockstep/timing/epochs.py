@@ -154,8 +154,8 @@ class Comparison:
     def run(self) -> Compared:
         """Time epochs until the ratios are precise enough or cannot become so, or the time is up.
 
-        ``DeviceLost``: an arm broke the device while it was captured. ``Disqualified``: a trusted function was replaced
-        while all arms were timed, so the culprit is unknown.
+        Raise ``DeviceLost`` if an arm broke the device while it was captured. Raise ``Disqualified`` if a trusted
+        function was replaced while all arms were timed, so the culprit is unknown.
         """
         started, epoch = monotonic(), 0
         while self._series:

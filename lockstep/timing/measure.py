@@ -50,7 +50,8 @@ class Measurer(CaseInstruments):
     ) -> list[Record]:
         """Measure variants of a case and return their records, always including the baseline's.
 
-        ``DeviceLost``: a variant broke the CUDA context, or replaced a trusted function while several were timed.
+        Raise ``DeviceLost`` if a variant broke the CUDA context, or replaced a trusted function while several were
+        timed.
 
         Args:
             variants: names of the variants; unknown names get the state "na".

@@ -79,7 +79,7 @@ def perform(connection: Connection, alert: Tracked, act: Act, newest: str, today
 
     ``newest`` is the newest commit that the alert's machine has measured.
 
-    ``LifecycleError``: the alert's state does not allow the action.
+    Raise ``LifecycleError`` if the alert's state does not allow the action.
     """
     state = step_to(alert.state, act, today)
     values: dict[str, Any] = {
@@ -107,7 +107,7 @@ def log_line(number: int, who: str, what: str, state: str, note: str) -> dict[st
 def read_alert(connection: Connection, number: int) -> Tracked:
     """Return the alert of this number.
 
-    ``NoSuchAlert``: no alert has this number.
+    Raise ``NoSuchAlert`` if no alert has this number.
     """
     row = connection.execute(select(ALERT).where(ALERT.c.id == number)).one_or_none()
     if row is None:
@@ -118,7 +118,7 @@ def read_alert(connection: Connection, number: int) -> Tracked:
 def tracked(row: Row[Any]) -> Tracked:
     """Return the alert that a row of the table ``ALERT`` holds.
 
-    ``DamagedContent``: the content is not that of an alert.
+    Raise ``DamagedContent`` if the content is not that of an alert.
     """
     try:
         alert = from_json(row.content)

@@ -96,7 +96,7 @@ def possible(state: State) -> frozenset[Action]:
 def step_to(state: State, act: Act, today: datetime.date) -> State:
     """Return the state of an alert after an action.
 
-    ``LifecycleError``: the state does not allow the action, or the action lacks a reason or a last day.
+    Raise ``LifecycleError`` if the state does not allow the action, or the action lacks a reason or a last day.
     """
     if state not in _FROM[act.action]:
         raise LifecycleError(

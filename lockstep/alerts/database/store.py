@@ -127,7 +127,7 @@ class AlertStore:
     def alert(self, number: int) -> Tracked:
         """Return the alert of this number.
 
-        ``NoSuchAlert``: no alert has this number.
+        Raise ``NoSuchAlert`` if no alert has this number.
         """
         with self.database.read() as connection:
             return read_alert(connection, number)

@@ -238,7 +238,7 @@ class Comparer(Instruments):
     def _set_count(self, suite: Suite, case: Case, l2: str, contenders: Sequence[Contender]) -> int:
         """Return the number of argument sets that the calls of a replay use in turn, from the bytes that calls touch.
 
-        ``NotImplementedError``: the case is too large for a warm or too small for a cold series.
+        Raise ``NotImplementedError`` if the case is too large for a warm or too small for a cold series.
         """
         sizes = self._checks.sizes(suite, case, contenders)
         largest = max(sizes.touched.values())

@@ -74,9 +74,9 @@ class PairTimer:
     def epoch(self, buffers: Buffers, verify: Verify | None = None) -> Measured:
         """Measure one epoch: seconds per call, or joules per call for the energy.
 
-        The seed of the fresh ``buffers`` decides which side is prepared and captured first. ``ArmFailed``: base or head
-        cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the verification.
-        ``DeviceLost``: base or head broke the device.
+        The seed of the fresh ``buffers`` decides which side is prepared and captured first. Raise ``ArmFailed`` if base
+        or head cannot be prepared, captured or run, runs out of memory, or computes a wrong result in the verification.
+        Raise ``DeviceLost`` if base or head broke the device.
         """
         order = self.contenders if buffers.seed & 2 else self.contenders[::-1]
         arms, shared = buffers.arms(order)

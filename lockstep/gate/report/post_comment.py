@@ -88,7 +88,7 @@ class GitHub:
 def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     """Write or edit the comment on the pull request of a ``workflow_run`` event of GitHub; return the exit status.
 
-    ``OSError``: GitHub does not answer, or refuses.
+    Raise ``OSError`` if GitHub does not answer, or refuses.
     """
     run = event["workflow_run"]
     pull = find_pull(github, run, event["repository"])

@@ -58,7 +58,8 @@ def from_zip(content: bytes) -> Report:
 def from_json(text: bytes) -> Report:
     """Return the report in a JSON text. Only facts are read; verdict, headline and counts are computed again.
 
-    ``Unreadable``: the text is not JSON, or a field is missing or has another type or size than docs/gate.md states.
+    Raise ``Unreadable`` if the text is not JSON, or a field is missing or has another type or size than docs/gate.md
+    states.
     """
     try:
         row = json.loads(text)

@@ -35,8 +35,8 @@ def overlay(packages: Sequence[str], say: Callable[[str], None]) -> Path:
     """Return a folder with these packages but without their dependencies; install the packages at first use.
 
     Packages are "name==version" or paths of wheels. pip's own settings apply (``PIP_INDEX_URL``, ``PIP_NO_INDEX``,
-    ``PIP_FIND_LINKS``, pip.conf …). ``say`` is called before an installation. ``ToolchainError``: this Python has no
-    pip, or pip cannot install a package.
+    ``PIP_FIND_LINKS``, pip.conf …). ``say`` is called before an installation. Raise ``ToolchainError`` if this Python
+    has no pip, or pip cannot install a package.
     """
     home = cache_folder() / "toolchains"
     folder = home / _key(packages)

@@ -39,8 +39,8 @@ class Release:
 def release_of(name: str, say: Callable[[str], None] = lambda line: None) -> Release:
     """Return a release, and install it if necessary, with the dependencies that it pins and the environment lacks.
 
-    ``name`` is "liger-kernel==0.6.2"; ``say`` is called before an installation. ``ToolchainError``: pip cannot install
-    it.
+    ``name`` is "liger-kernel==0.6.2"; ``say`` is called before an installation. Raise ``ToolchainError`` if pip cannot
+    install it.
     """
     folder = overlay([name], say)
     if lacking := _lacking(name, folder):
@@ -52,7 +52,7 @@ def release_of(name: str, say: Callable[[str], None] = lambda line: None) -> Rel
 def two_releases(text: str, say: Callable[[str], None]) -> tuple[Release, Release]:
     """Return the ends of a range ``liger-kernel==0.6.1..0.6.2``.
 
-    ``UnknownToolchain``: the text is not a range. ``ToolchainError``: pip cannot install one of them.
+    Raise ``UnknownToolchain`` if the text is not a range. Raise ``ToolchainError`` if pip cannot install one of them.
     """
     package, low, high = ends(text)
     if low == high:

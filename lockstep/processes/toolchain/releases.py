@@ -24,8 +24,8 @@ def ends(text: str) -> tuple[str, str, str]:
 def releases(text: str) -> list[str]:
     """Return each release of a range, the oldest first: ``triton==3.5.1..3.7.0`` is triton==3.5.1, triton==3.6.0 ….
 
-    pip names the releases that this Python can install; its own settings apply. ``UnknownToolchain``: the text is not a
-    range. ``ToolchainError``: pip does not know the package, or an end.
+    pip names the releases that this Python can install; its own settings apply. Raise ``UnknownToolchain`` if the text
+    is not a range. Raise ``ToolchainError`` if pip does not know the package, or an end.
     """
     package, low, high = ends(text)
     command = [sys.executable, "-m", "pip", "index", "versions", package, "--disable-pip-version-check", "--no-input"]

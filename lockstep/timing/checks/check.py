@@ -166,7 +166,7 @@ class Checker:
         bits.
 
         ``Disqualified``, ``NotImplementedError``: as ``accuracy``. The outputs are not compared with the reference.
-        ``torch.cuda.OutOfMemoryError``: the device has too little memory for a copy of the outputs.
+        Raise ``torch.cuda.OutOfMemoryError`` if the device has too little memory for a copy of the outputs.
         """
         first = [tensor.clone() for tensor in self._call(family, variant)]
         while True:

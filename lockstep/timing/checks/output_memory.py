@@ -19,7 +19,8 @@ REAL = (torch.Tensor, torch.nn.Parameter)
 def outputs_of(variant: str, result: Any, device: torch.device) -> list[torch.Tensor]:
     """Return the tensors in a variant's result, after checks that they are plain tensors with memory on the device.
 
-    ``Disqualified``: a result is a subclass of a tensor, lies on another device, or has less memory than its elements.
+    Raise ``Disqualified`` if a result is a subclass of a tensor, lies on another device, or has less memory than its
+    elements.
     """
     tensors = tensors_of(result)
     for index, tensor in enumerate(tensors):

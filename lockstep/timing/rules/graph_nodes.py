@@ -13,7 +13,7 @@ _IDLE_NODES = {3, 5, 6, 7}
 def require_work(raw_graph: int, calls: int) -> None:
     """Refuse a captured graph that has fewer working nodes (kernels, copies, fills) than calls.
 
-    ``Disqualified``: ``EMPTY_GRAPH``. ``RuntimeError``: a driver function fails.
+    Raise ``Disqualified`` by the rule ``EMPTY_GRAPH``. Raise ``RuntimeError`` if a driver function fails.
     """
     driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(raw_graph)
     count = ctypes.c_size_t()
