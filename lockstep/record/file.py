@@ -8,6 +8,7 @@ always replaced as a whole, so a reader never sees a part of it.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -154,7 +155,28 @@ def record_from(row: Mapping[str, Any]) -> Record:
     Raises:
         pydantic.ValidationError: a field is missing or has a wrong type.
     """
-    return _records().validate_python(row)
+    return _records().validate_python({**row, **_without_null(row)})
+
+
+def _without_null(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those fields of a record in which null stands for a number that JSON cannot hold, with that number.
+
+    An interval from one epoch has no bounds. The error of an output is NaN if there is nothing to divide by.
+    """
+    found = {}
+    for name in ("latency", "speedup"):
+        if isinstance(estimate := row.get(name), dict):
+            found[name] = _unbounded(estimate)
+    if isinstance(costs := row.get("costs"), dict):
+        found["costs"] = {name: _unbounded(one) if isinstance(one, dict) else one for name, one in costs.items()}
+    if isinstance(accuracy := row.get("accuracy"), dict):
+        found["accuracy"] = {name: math.nan if error is None else error for name, error in accuracy.items()}
+    return found
+
+
+def _unbounded(estimate: Mapping[str, Any]) -> dict[str, Any]:
+    ends = {"low": -math.inf, "high": math.inf}
+    return {name: ends.get(name) if value is None else value for name, value in estimate.items()}
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from statistics import quantiles
 
@@ -94,8 +93,7 @@ def _cost(name: str, estimate: Estimate | None) -> tuple[str, str]:
     if estimate is None:
         return "", ""
     _, factor = _SHOWN_AS[QUANTITIES[name].unit]
-    # An end of an interval that is infinite is stored as null.
-    low, high = (factor * end if end is not None else math.inf for end in (estimate.low, estimate.high))
+    low, high = factor * estimate.low, factor * estimate.high
     known = high < UNKNOWN * factor * estimate.value
     return _digits(factor * estimate.value), f"{_digits(low)} … {_digits(high)}" if known else "unknown"
 

@@ -31,7 +31,9 @@ numbers = (
 )
 texts = st.text(max_size=20)
 names = st.text(min_size=1, max_size=20)
-estimates = st.none() | st.builds(Estimate, numbers, numbers, numbers)
+# An interval from one epoch has no bounds.
+lows, highs = numbers | st.just(-math.inf), numbers | st.just(math.inf)
+estimates = st.none() | st.builds(Estimate, numbers, lows, highs)
 some = st.none() | numbers
 samples = st.lists(numbers, max_size=20).map(tuple)
 counts = st.integers(0, 1 << 20)
@@ -69,7 +71,7 @@ given_fields = {
     "wall_s": numbers,
     "latency_samples": samples,
     "speedup_samples": samples,
-    "costs": st.dictionaries(names, st.builds(CostEstimate, numbers, numbers, numbers, counts), max_size=3),
+    "costs": st.dictionaries(names, st.builds(CostEstimate, numbers, lows, highs, counts), max_size=3),
     "code": st.none() | st.builds(Code, st.lists(kernels, max_size=2).map(tuple), texts),
     "chosen": st.dictionaries(names, texts, max_size=3),
     "gpu": texts,
@@ -167,6 +169,13 @@ def test_what_json_has_not_becomes_null(path):
     provenance, [record] = read_records(path)
     assert (record.mde, record.floor_s) == (None, None)
     assert provenance.controls["copy"]["seconds"] is None
+
+
+def test_an_error_that_is_no_number_is_read_as_it_was(path):
+    write_records(path, PROVENANCE, [replace(RECORD, accuracy=Accuracy(0.0, *[math.nan] * 6))])
+    accuracy = read_records(path)[1][0].accuracy
+    assert accuracy.norm == 0
+    assert math.isnan(accuracy.centred)
 
 
 def test_fields_of_a_later_version_are_ignored(path):
