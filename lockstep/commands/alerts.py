@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import getpass
-import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from asv.commands import Command, common_args
@@ -30,6 +29,7 @@ from lockstep.commands.results_options import open_store
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.console import plain_table, wide_console
+from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def _list(store: AlertStore, args: argparse.Namespace) -> int:
     if args.json:
         from lockstep.notify.feed import alerts_json
 
-        print(json.dumps(alerts_json(alerts, _site())))
+        print_json(alerts_json(alerts, _site()))
     else:
         certain, apart = ([one for one in alerts if doubted(one.alert) is side] for side in (False, True))
         if certain or not apart:
@@ -164,7 +164,7 @@ def _show(store: AlertStore, args: argparse.Namespace) -> int:
         from lockstep.notify.feed import alerts_json
 
         [content] = alerts_json([alert], _site())
-        print(json.dumps(content | {"log": [asdict(event) for event in events]}))
+        print_json(content | {"log": list(events)})
         return OK
     from lockstep.alerts.story import tell
     from lockstep.alerts.text import status

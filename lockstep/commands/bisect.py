@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 from contextlib import ExitStack, closing
@@ -22,6 +21,7 @@ from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.shared_options import tuned_file
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +170,7 @@ def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], m
             "sentence": sentence,
             "measured": [asdict(measurement) for measurement in measured],
         }
-        print(json.dumps(content))
+        print_json(content)
     elif first_bad:
         print(sentence)
     else:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from lockstep.commands.cli import UsageError
@@ -17,7 +15,7 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import line_console
-from lockstep.record.shared_fields import finite
+from lockstep.record.json_output import print_json
 
 #: Options that are those of ``lockstep gate``.
 _OPTIONS = ("script", "family", "case", "variant", "budget", "min_effect", "quick")
@@ -70,8 +68,8 @@ def bisect_package(conf: Any, args: argparse.Namespace) -> int:
         return BROKEN
     sentences = [_sentence(found) for found in search.found] or [headline(ends)]
     if args.json:
-        rows = [finite(asdict(found)) for found in search.found]
-        print(json.dumps({"first_bad": [found.release for found in search.found], "found": rows, "told": sentences}))
+        releases_found = [found.release for found in search.found]
+        print_json({"first_bad": releases_found, "found": search.found, "told": sentences})
     else:
         print("\n".join(sentences))
     return OK if search.found else BROKEN if ends.state in ("infrastructure", "interrupted") else BAD_NEWS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 from collections import Counter
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.git import Git
 from lockstep.record.console import plain_table, wide_console
+from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     changes.sort(key=lambda one: (one.series.exact, -dates[one.commit], _ORDER[one.sense], -abs(one.weight)))
     if args.json:
         extra = {"problems": tally(results).as_json(), "line": results.line_note}
-        print(json.dumps(_json(changes) | extra))
+        print_json(_json(changes) | extra)
     else:
         _print(changes, now, args, {commit: _day(date) for commit, date in dates.items()})
         if unlisted := len(selected) - len(changes):

@@ -9,7 +9,6 @@ difference is found; with ``--worse``, if quantities known in base are unknown i
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
 from lockstep.processes.toolchain import ToolchainError, UnknownToolchain, toolchain_of
 from lockstep.record.console import wide_console
+from lockstep.record.json_output import print_json
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite],
                 return fail(BROKEN, f"{args.ref} has no code for these variants and cases")
             if args.json:
                 for key, code in codes.items():
-                    print(json.dumps(_row(target, key, code)))
+                    print_json(_row(target, key, code))
                 continue
             out.print(code_table(codes, f"{tree.label} for {target.name}"))
             if len(codes) <= 2:

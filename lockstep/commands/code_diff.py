@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.processes.toolchain import toolchain_of
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console
+from lockstep.record.json_output import print_json
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _run_pair(
         rows = [_comparison_row(comparison) for comparison in comparisons]
         base_name, head_name = args.toolchain if _of_toolchains(args) else _names(args)
         at = {"commit": _commit(args)} if _of_toolchains(args) else {}
-        print(json.dumps({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2))
+        print_json({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2)
     _summarize(comparisons, args)
     return _status(comparisons, base.label, args), comparisons
 

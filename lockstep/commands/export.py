@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, OK
+from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
     from lockstep.history.model import Benchmark, Point
@@ -60,7 +60,7 @@ class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
             if (benchmark := results.benchmarks[point.series.benchmark]).better == better or better is None
         ]
         shown = list(_for_hud(numbers) if better is None else _for_action(numbers))
-        print(json.dumps(shown, indent=1))
+        print_json(shown, indent=1)
         return OK if shown else BROKEN
 
 

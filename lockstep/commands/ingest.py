@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from lockstep.commands.results_options import add_location_options, check_locati
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, OK
 from lockstep.record.console import line_console, plain_table
+from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
     from lockstep.history.snapshot import Results
@@ -53,7 +53,7 @@ class Ingest(Verb, Command):  # type: ignore[misc]  # asv has no types
                 "problems": list(map(problem_json, results.problems)),
                 "notes": list(map(problem_json, results.notes)),
             }
-            print(json.dumps(content))
+            print_json(content)
         else:
             _print(results, done)
         return BAD_NEWS if results.problems else OK

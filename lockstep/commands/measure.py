@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.file import newest_harness
+from lockstep.record.json_output import print_json
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, records_table
 from lockstep.suite.case import Case
@@ -177,7 +176,7 @@ def _show(
     """Print the records of a case as soon as they are known, as JSON or as the next rows of the suite's table."""
     if args.json:
         for record in records:
-            print(json.dumps(asdict(record)), flush=True)
+            print_json(record)
         return
     names = [*(args.variants or suite.variants()), *(record.variant for record in records)]
     cases = [case.label for _, case, _ in planned]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
+from lockstep.record.json_output import json_text
 from lockstep.record.printed_table import reasons
 from lockstep.record.run_agreement import (
     Run,
@@ -137,7 +136,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
             for line in reasons([record for record in failed if record.suite == name]):
                 wide.print(f"{name} {line}")
         if args.json:
-            args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+            args.json.write_text(json_text(rows, indent=1) + "\n", encoding="utf-8")
         if len(runs) < args.runs:
             return INTERRUPTED
         if not failed and not rows:

@@ -23,6 +23,7 @@ from lockstep.fleet.next_commits import CaseName, Costs, Doubt, Known, Plan, Ste
 from lockstep.fleet.shard import Shard, owners
 from lockstep.processes.exit_status import OK
 from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.evaluate import in_history
@@ -92,7 +93,7 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
             with Path(os.environ.get("GITHUB_OUTPUT") or os.devnull).open("a", encoding="utf-8") as file:
                 file.write(f"commits<<END\n{len(hashes)}\nEND\nmatrix<<END\n{json.dumps(_matrix(shards))}\nEND\n")
         if args.json:
-            print(json.dumps(_json(made, shards, known.costs)))
+            print_json(_json(made, shards, known.costs))
         else:
             _print(made, shards, known.costs)
         return OK

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from asv.config import Config
@@ -22,6 +21,7 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.toolchain import UnknownToolchain
 from lockstep.processes.toolchain.release import Release, release_of, two_releases
 from lockstep.record.console import line_console, wide_console
+from lockstep.record.json_output import print_json
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
 from lockstep.scripts.client import Outcome, run_plan
@@ -166,7 +166,7 @@ def measure_script(args: argparse.Namespace) -> int:
                 record = Record(plan.suite, variant, case, "warm", "failed", plan.version, outcome.died[number][0])
             records.append(record)
             if args.json:
-                print(json.dumps(asdict(record)), flush=True)
+                print_json(record)
                 continue
             names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
             first = len(records) == 1

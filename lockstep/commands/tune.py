@@ -7,7 +7,6 @@ after each case, so that a run that ends early does not lose results.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console
+from lockstep.record.json_output import print_json
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
 from lockstep.suite.discovery import load_suites
@@ -128,7 +128,7 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
                         result = tune(device, suite, variant, case, l2, behind=args.behind, listener=limit.renew)
                     done.append(result)
                     if args.json:
-                        print(json.dumps(_plain(result)), flush=True)
+                        print_json(_plain(result))
                     if result.won and not args.dry_run:
                         # A row also serves smaller sizes. Those that were tuned before keep their configurations.
                         kept = [row for row in settled if row[0] == result.choice]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asv.util import UserError
+
+from lockstep.record.json_output import json_text
 
 if TYPE_CHECKING:
     from lockstep.alerts.database.alert_row import Tracked
@@ -89,6 +90,6 @@ def write_feeds(html_dir: Path, alerts: Sequence[Tracked], project: str, site: s
     from lockstep.notify.feed import alerts_json, atom  # imported here, see ``analysed_project``
 
     (html_dir / "alerts.atom").write_text(atom(alerts, site, f"{project}: alerts"), encoding="utf-8")
-    (html_dir / "alerts.json").write_text(json.dumps(alerts_json(alerts, site)), encoding="utf-8")
+    (html_dir / "alerts.json").write_text(json_text(alerts_json(alerts, site)), encoding="utf-8")
     feed = '<link rel="alternate" type="application/atom+xml" title="Alerts" href="alerts.atom"/>'
     insert(html_dir, END_OF_HEAD, feed)
