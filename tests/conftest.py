@@ -6,6 +6,7 @@ longer than the products: with two threads test_grouped.py took 24 s of CPU, wit
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 import sys
@@ -29,11 +30,13 @@ _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 def _untouched():
     """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
 
-    Suites that are imported leave their folder on the path; that is taken back.
+    Two things are taken back: the folders that imported suites leave on the path, and the handler that asv's console adds
+    to the root logger with each verb. With the handlers of earlier tests a line would be printed several times.
     """
-    before, path = _process(), list(sys.path)
+    before, path, handlers = _process(), list(sys.path), list(logging.getLogger().handlers)
     yield
     sys.path[:] = path
+    logging.getLogger().handlers[:] = handlers
     assert _process() == before
 
 
