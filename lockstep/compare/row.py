@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lockstep.compare.number_format import significant
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE, Quantity
 from lockstep.history.model import SeriesKey, State
 from lockstep.record.quantity import SUITE_BENCHMARK, Better
+
+if TYPE_CHECKING:
+    from lockstep.compare.row_table import RowTable
 
 #: The label of a point that copies the number of another commit with the same work.
 COPIED = "same work"
@@ -28,17 +32,6 @@ class Measured:
     high: float | None = None
     error: float | None = None
 
-    def inverse(self, numerator: float) -> Measured:
-        """Return ``numerator`` divided by the value, with its interval."""
-        low, high = (None if end is None else numerator / end for end in (self.high, self.low))
-        return Measured(numerator / self.value, low, high, self.error)
-
-    def times(self, factor: float) -> Measured:
-        """Return the value and its interval multiplied by a positive factor."""
-        low = None if self.low is None else factor * self.low
-        high = None if self.high is None else factor * self.high
-        return Measured(factor * self.value, low, high, self.error)
-
     def ends(self, between: str) -> str:
         """Format both ends of the interval, with ``between`` between them; "" if unknown."""
         if self.low is None or self.high is None:
@@ -51,7 +44,9 @@ class Row:
     """A series at a commit on a machine. A row joins the latency and the speedup, which the store holds as two points.
 
     Attributes:
+        table, place: the table that has the row, and the row's index in it.
         state: see ``lockstep.history.model.State``.
+        label: the words for the state, or for numbers of another commit with the same work, which the note names.
         reason: why the state is "na" or "failed".
         latency: seconds per call.
         speedup: the baseline's latency divided by this row's latency.
@@ -61,12 +56,13 @@ class Row:
         floor_s: the seconds that the task would take at the rates of the machine's controls.
         bound: the rate that decides the floor, "bandwidth" or "compute"; "" if unknown.
         mde: the smallest relative change that the measurement could detect.
-        check_error: the norm of the error against the reference, divided by the reference's norm.
-        copied: whether the numbers are those of another commit with the same work, which the note names.
     """
 
+    table: RowTable = field(repr=False)
+    place: int
     key: SeriesKey
     state: State
+    label: str
     reason: str = ""
     latency: Measured | None = None
     speedup: Measured | None = None
@@ -81,13 +77,6 @@ class Row:
     value: Measured | None = None
     unit: str = ""
     better: Better = "lower"
-    check_error: float | None = None
-    copied: bool = False
-
-    @property
-    def label(self) -> str:
-        """The words for the row's state."""
-        return COPIED if self.copied else STATE_LABELS[self.state]
 
     @property
     def suite(self) -> str:
@@ -111,23 +100,7 @@ class Row:
 
     def measured(self, quantity: str) -> Measured | None:
         """Return the number with the name ``quantity``, in the unit of ``described``; ``None`` if the row lacks it."""
-        latency = self.latency
-        if quantity == VALUE:
-            return self.value
-        if quantity == "speedup":
-            return self.speedup
-        if latency is None:
-            return None
-        if quantity == "error":
-            return None if self.check_error is None else Measured(self.check_error)
-        if quantity == "latency":
-            return latency.times(1e6)
-        numerators = {
-            "floor": 100 * (self.floor_s or 0.0),
-            "bandwidth": self.bytes / 1e9,
-            "compute": self.flops / 1e12,
-        }
-        return latency.inverse(numerators[quantity]) if numerators[quantity] > 0 else None
+        return self.table.measured_at(quantity, self.place)
 
 
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:

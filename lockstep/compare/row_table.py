@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.alerts.analysis.machine_results import name_of
-from lockstep.compare.row import Measured, Row
+from lockstep.compare.row import COPIED, STATE_LABELS, Measured, Row
 from lockstep.compare.shown_quantities import SHOWN_AS, VALUE
-from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey
+from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey, State
 from lockstep.history.row_keys import KeyIndex
 from lockstep.record.quantity import Better
 from lockstep.suite.thresholds import Thresholds
@@ -90,8 +90,7 @@ class RowTable(Sequence[Row]):
 
     def interval(self, quantity: str) -> tuple[Floats, Floats, Floats]:
         """Return a quantity of every row as ``measured`` does, and the two ends of its interval; NaN if unknown."""
-        part: Part = "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
-        value, low, high = (self.column(name) for name in interval_names(part)[:3])
+        value, low, high = (self.column(name) for name in interval_names(_part(quantity))[:3])
         if quantity == "speedup":
             return value, low, high
         if quantity in (VALUE, "latency"):
@@ -107,6 +106,13 @@ class RowTable(Sequence[Row]):
         }
         numerator = np.where(numerators[quantity] > 0, numerators[quantity], np.nan)
         return numerator / value, numerator / high, numerator / low
+
+    def measured_at(self, quantity: str, index: int) -> Measured | None:
+        """Return a quantity of one row as ``measured`` does, with its interval and the error; ``None`` if unknown."""
+        row = self.select(np.array([index]))
+        ends = (*row.interval(quantity), row.column(f"{_part(quantity)}_error"))
+        value, *more = (None if math.isnan(end[0]) else float(end[0]) for end in ends)
+        return None if value is None else Measured(value, *more)
 
     @cached_property
     def keys(self) -> list[SeriesKey]:
@@ -207,11 +213,14 @@ class RowTable(Sequence[Row]):
 
     def _row(self, index: int) -> Row:
         key, benchmark = self.key_at(index), self.benchmark(index)
-        value = self._measured("value", index)
+        state: State = STATES[self.at("state", index)]
         reasons = self.at("clock_reasons", index)
         return Row(
+            table=self,
+            place=index,
             key=key,
-            state=STATES[self.at("state", index)],
+            state=state,
+            label=COPIED if self.at("same_work_as", index) else STATE_LABELS[state],
             reason=self.reason(index),
             latency=self._measured("latency", index),
             speedup=self._measured("speedup", index),
@@ -223,11 +232,9 @@ class RowTable(Sequence[Row]):
             note=self.at("note", index),
             sm_mhz=self.number("sm_mhz", index),
             clock_reasons=tuple(reasons.split("\n")) if reasons else (),
-            value=value.times(_unit(benchmark)[1]) if value else None,
+            value=self.measured_at(VALUE, index) if benchmark.part == "value" else None,
             unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
             better=benchmark.better,
-            check_error=self.number("check_error", index),
-            copied=bool(self.at("same_work_as", index)),
         )
 
     def _measured(self, part: Part, index: int) -> Measured | None:
@@ -248,6 +255,11 @@ def concatenated(tables: Sequence[RowTable]) -> RowTable:
 def interval_names(part: Part) -> tuple[str, str, str, str]:
     """Return the names of the columns that hold a number, the two ends of its interval, and its error."""
     return part, f"{part}_low", f"{part}_high", f"{part}_error"
+
+
+def _part(quantity: str) -> Part:
+    """Return the number from which a quantity is computed."""
+    return "speedup" if quantity == "speedup" else "value" if quantity == VALUE else "latency"
 
 
 def _unit(benchmark: Benchmark) -> tuple[str, float]:
