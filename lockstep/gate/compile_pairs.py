@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.case_verdict import Measured, Trial
@@ -59,11 +59,10 @@ class CompilePairs:
         self._clocks: dict[tuple[str, int], CompileClock] = {}
         self._trials: dict[_Compared, Trial] = {}
 
-    def judge(self, request: GroupRequest, host: Mapping[str, str]) -> Iterator[Verdict]:
+    def judge(self, request: GroupRequest, deadline: float, host: Mapping[str, str]) -> Iterator[Verdict]:
         """Yield the verdict on each case's compile time on ``host``'s GPU; unsure if undecided at the deadline."""
         self._target = Target.of_host(host) if host.get("device") == "cuda" else WITHOUT_GPU
-        deadline, suite, case = time.monotonic() + request.deadline_s, request.group.suite, request.group.case
-        keys = request.group.cases()
+        keys, suite, case = request.group.cases(), request.group.suite, request.group.case
         try:
             traced = {side: self._clock(side, 0).kernels(suite, case) for side in self._trees}
             compared = {key: _compared(key, traced, request) for key in keys}
@@ -128,5 +127,5 @@ def _compared(
         return Verdict(key, "same", "no Triton kernel is compiled", unchanged=True)
     if not base or not head:
         return Verdict(key, "removed" if base else "new", f"{'head' if base else 'base'} compiles no Triton kernel")
-    least, within = max(LEAST, request.min_effect[key.variant]), request.same_within[key.variant]
-    return _Compared(base, head, Test(least, request.alpha[key.variant], request.cases, within))
+    test = request.tests[key.variant]
+    return _Compared(base, head, replace(test, min_effect=max(LEAST, test.min_effect)))

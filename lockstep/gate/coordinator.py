@@ -46,7 +46,7 @@ class Coordinator:
                 return
             worker = self._ready()
             try:
-                for verdict in worker.judge(_of(requests, remaining, remaining_s), self._say):
+                for verdict in worker.judge(_of(requests, remaining), remaining_s, self._say):
                     del remaining[verdict.key]
                     yield verdict
                 self.controls = worker.controls
@@ -93,13 +93,13 @@ class Coordinator:
         return {name: Conflict(head, failing[name]) for name, head in heads.items() if head and head.variants}
 
 
-def _of(requests: Sequence[GroupRequest], keys: Mapping[SeriesKey, None], remaining_s: float) -> list[GroupRequest]:
+def _of(requests: Sequence[GroupRequest], keys: Mapping[SeriesKey, None]) -> list[GroupRequest]:
     """Return the requests with only these cases, and without those that have none."""
     asked = []
     for request in requests:
         variants = tuple(key.variant for key in request.group.cases() if key in keys)
         if variants:
-            asked.append(replace(request, group=replace(request.group, variants=variants), deadline_s=remaining_s))
+            asked.append(replace(request, group=replace(request.group, variants=variants)))
     return asked
 
 

@@ -26,7 +26,7 @@ from lockstep.gate.model import (
 from lockstep.gate.plan import aa_groups, deadline_of, groups
 from lockstep.gate.report.rows import line
 from lockstep.gate.request import Request
-from lockstep.gate.sequential_decision import MOST_SAME
+from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.gate.unchanged import Unchanged
 
 #: Maximum share of the epochs in which a control may move; beyond it the machine counts as unfit.
@@ -177,28 +177,22 @@ class Judge:
 
     def _measure(self, chosen: Sequence[Group], deadline: float, *, twins: bool = False) -> Iterator[Verdict]:
         """Yield the verdicts of some groups: all of compile times, or none."""
-        requests = [self._asked(group, deadline, twins=twins) for group in chosen]
+        requests = [
+            GroupRequest(group, {key.variant: self._test(key) for key in group.cases()}, twins) for group in chosen
+        ]
         if not chosen or chosen[0].quantity != COMPILE:
             yield from self.coordinator.judge(requests, deadline)
             return
         for number, request in enumerate(requests):
             sizes = (len(group.variants) for group in chosen[number:])
-            remaining_s = deadline_of(sizes, time.monotonic(), deadline) - time.monotonic()
-            if remaining_s > 0:
-                yield from self.compile_pairs.judge(replace(request, deadline_s=remaining_s), self.coordinator.machine)
+            until = deadline_of(sizes, time.monotonic(), deadline)
+            if time.monotonic() < until:
+                yield from self.compile_pairs.judge(request, until, self.coordinator.machine)
 
-    def _asked(self, group: Group, deadline: float, *, twins: bool) -> GroupRequest:
-        keys = group.cases()
-        thresholds = {key.variant: self.request.thresholds.of(*_fields(key), key.quantity) for key in keys}
-        return GroupRequest(
-            group,
-            min_effect={key.variant: self._aa.least(key, self._requested(key)) for key in keys},
-            same_within={key.variant: max(MOST_SAME, self._requested(key)) for key in keys},
-            alpha={variant: 1 - threshold.confidence for variant, threshold in thresholds.items()},
-            cases=self._cases,
-            deadline_s=deadline - time.monotonic(),
-            twins=twins,
-        )
+    def _test(self, key: SeriesKey) -> Test:
+        requested = self._requested(key)
+        alpha = 1 - self.request.thresholds.of(*_fields(key), key.quantity).confidence
+        return Test(self._aa.least(key, requested), alpha, self._cases, max(MOST_SAME, requested))
 
     def _unaffected(self, key: SeriesKey) -> bool:
         """Return whether the change does not affect a case, even if every case is to be measured."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from lockstep.gate.sequential_decision import Test
 from lockstep.record.model import Estimate
 
 #: ``na``: neither side runs the case on this machine, so it was not compared.
@@ -187,17 +188,12 @@ class GroupRequest:
     """A request to the worker to judge one group.
 
     Attributes:
-        min_effect, same_within, alpha, cases: see ``lockstep.gate.sequential_decision.Test``; the former by variant.
-        deadline_s: seconds from now after which no further epoch starts.
+        tests: the test that decides the case of each variant.
         twins: whether to compare base with itself, to measure the machine's noise.
     """
 
     group: Group
-    min_effect: Mapping[str, float]
-    same_within: Mapping[str, float]
-    alpha: Mapping[str, float]
-    cases: int
-    deadline_s: float
+    tests: Mapping[str, Test]
     twins: bool = False
 
 

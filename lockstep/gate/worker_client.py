@@ -68,13 +68,13 @@ class GateWorker(Watched):
         }
         return self
 
-    def judge(self, requests: Sequence[GroupRequest], say: Callable[[str], None]) -> Iterator[Verdict]:
+    def judge(self, requests: Sequence[GroupRequest], seconds: float, say: Callable[[str], None]) -> Iterator[Verdict]:
         """Yield the verdict of each case of some groups as soon as the case is decided.
 
-        ``say`` is called with each line of progress.
+        No epoch starts after ``seconds``. ``say`` is called with each line of progress.
         """
         self.say = say
-        self.ask({"judge": [asdict(request) for request in requests]})
+        self.ask({"judge": [asdict(request) for request in requests], "seconds": seconds})
         for event in self.until("judged"):
             match event["event"]:
                 case "verdict":

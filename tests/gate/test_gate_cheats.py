@@ -10,6 +10,7 @@ from lockstep import Cost, grid
 from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.model import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.sequential_decision import Test
 from lockstep.timing.rounds import Pace
 
 [CASE] = grid(M=6)
@@ -107,9 +108,8 @@ def judge(tmp_path, monkeypatch):
         comparer._controls = steady_controls(device)
         for side in ("base", "head"):
             assert not comparer.families.load(SUITE, side).error
-        one = dict.fromkeys(["plain"], 0.01)
         group = Group("work", CASE.label, "warm", ("plain",))
-        [verdict] = comparer.judge([(SUITE, GroupRequest(group, one, {"plain": 0.1}, {"plain": 0.05}, 1, 60.0))])
+        [verdict] = comparer.judge([(SUITE, GroupRequest(group, {"plain": Test(0.01, 0.05, 1, 0.1)}))], 60.0)
         return verdict
 
     yield of

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from lockstep.gate.compile_pairs import WITHOUT_GPU, CompilePairs
 from lockstep.gate.model import COMPILE, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
+from lockstep.gate.sequential_decision import Test
 from lockstep.machine_code.compile_time import CompileClock
 from lockstep.machine_code.worker_session import TracingFailed
 from lockstep.record.model import Estimate
@@ -102,9 +104,9 @@ def judge(tmp_path, base, head, variants=("plain", "light", "grown"), deadline_s
         found = {}
         for l2 in ("cold", "warm"):
             group = Group("product", CASE, l2, variants, COMPILE)
-            each, same, alpha = (dict.fromkeys(variants, share) for share in (least, within, 0.01))
-            asked = GroupRequest(group, each, same, alpha, 3, deadline_s)
-            found |= {(one.key.variant, one.key.l2): one for one in pairs.judge(asked, {"device": "cpu"})}
+            asked = GroupRequest(group, dict.fromkeys(variants, Test(least, 0.01, 3, within)))
+            deadline = time.monotonic() + deadline_s
+            found |= {(one.key.variant, one.key.l2): one for one in pairs.judge(asked, deadline, {"device": "cpu"})}
         return found
     finally:
         pairs.close()

@@ -17,6 +17,7 @@ from lockstep.gate.aa_control import AAControl
 from lockstep.gate.measuring.comparer import Comparer
 from lockstep.gate.model import COMPILE, COSTS, DETERMINISTIC, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.sequential_decision import Test
 from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code.model import CaseKey
 from lockstep.record.model import Estimate
@@ -115,10 +116,10 @@ def judge(gpu, tmp_path, monkeypatch, head, pairs=None):
     found = {}
     for quantity in MEASURED:
         # The host's time is that of a machine with other work; unchanged code differs by some percent.
-        least = {"plain": 0.5 if quantity == "host" else 0.05}
+        least = 0.5 if quantity == "host" else 0.05
         group = Group("work", CASE.label, "warm", ("plain",), quantity)
-        asked = GroupRequest(group, least, least, {"plain": 0.01}, len(MEASURED), 60.0)
-        [found[quantity]] = comparer.judge([(SUITE, asked)])
+        asked = GroupRequest(group, {"plain": Test(least, 0.01, len(MEASURED), least)})
+        [found[quantity]] = comparer.judge([(SUITE, asked)], 60.0)
     return found
 
 

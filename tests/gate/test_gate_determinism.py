@@ -22,6 +22,7 @@ from lockstep.gate.namespaces import Sides
 from lockstep.gate.plan import groups
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import rows
+from lockstep.gate.sequential_decision import Test
 from lockstep.suite.thresholds import Accept, Pattern, Thresholds
 
 [CASE] = grid(M=6)
@@ -74,8 +75,8 @@ def judge(tmp_path, monkeypatch, base, head, keys=(KEY, TWIN), deadline_s=60.0):
         assert not comparer.families.load(SUITE, side).error
     found = {}
     for group in groups(keys):
-        none = dict.fromkeys(group.variants, 0.01)
-        for verdict in comparer.judge([(SUITE, GroupRequest(group, none, none, none, 1, deadline_s))]):
+        tests = dict.fromkeys(group.variants, Test(0.01, 0.01, 1, 0.01))
+        for verdict in comparer.judge([(SUITE, GroupRequest(group, tests))], deadline_s):
             found[verdict.key] = verdict
     return found
 

@@ -40,7 +40,7 @@ def shop():
     schedule = Schedule(prepare, epoch, Scatter(), told.append)
 
     def judge(cases, seconds=60.0):
-        asked = [(None, GroupRequest(group(case), {}, {}, {}, len(cases), seconds)) for case in cases]
+        asked = [(None, GroupRequest(group(case), {})) for case in cases]
         return {verdict.key.case: verdict for verdict in schedule.run(asked, time.monotonic() + seconds)}
 
     return SimpleNamespace(judge=judge, run=run, told=told, schedule=schedule)

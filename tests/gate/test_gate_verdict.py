@@ -13,6 +13,7 @@ from lockstep.gate.model import (
     SideFacts,
     Verdict,
 )
+from lockstep.gate.sequential_decision import Test
 from lockstep.processes.worker import typed
 from lockstep.record.model import Estimate
 
@@ -35,16 +36,14 @@ def test_a_verdict_claims_nothing_that_it_was_not_told():
 def test_what_is_sent_arrives():
     verdict = Verdict(KEY, "slower", change=Estimate(0.02, 0.01, 0.03), code=("registers 168 → 255",), epochs=8)
     assert typed(Verdict, sent(verdict)) == verdict
-    asked = GroupRequest(
-        Group("linear", "M=8", "cold", ("split_k",)), {"split_k": 0.5}, {"split_k": 0.1}, {"split_k": 0.05}, 3, 60.0
-    )
+    asked = GroupRequest(Group("linear", "M=8", "cold", ("split_k",)), {"split_k": Test(0.5, 0.05, 3, 0.1)})
     assert typed(GroupRequest, sent(asked)) == asked
     assert typed(GroupRequest, sent(replace(asked, twins=True))).twins
 
 
 def test_a_side_that_is_not_known_is_not_missing_and_base_meets_head_unless_it_is_asked_otherwise():
     assert not SideFacts().missing
-    assert not GroupRequest(Group("linear", "M=8", "cold", ()), {}, {}, {}, 1, 1.0).twins
+    assert not GroupRequest(Group("linear", "M=8", "cold", ()), {}).twins
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from project import make_project
 
 from lockstep.gate.model import Group, GroupRequest
 from lockstep.gate.namespaces import Sides
+from lockstep.gate.sequential_decision import Test
 from lockstep.gate.unchanged import compare_sources
 from lockstep.gate.worker_client import GateWorker, Setup
 from lockstep.suite.commit_sources import Tree
@@ -239,8 +240,9 @@ def test_the_gate_judges_a_suites_own_variants_per_side(tmp_path):
             "base": names,
             "head": names,
         }
-        asked = GroupRequest(Group("scale", "M=4", "warm", names), *[dict.fromkeys(names, 0.05)] * 3, 5, 2.0)
-        found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge([asked], print)}
+        tests = dict.fromkeys(names, Test(0.05, 0.05, 5, 0.05))
+        asked = GroupRequest(Group("scale", "M=4", "warm", names), tests)
+        found = {verdict.key.variant: asdict(verdict) for verdict in worker.judge([asked], 2.0, print)}
     finally:
         worker.close()
     outcomes = {name: found[name]["outcome"] for name in names}

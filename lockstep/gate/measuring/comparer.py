@@ -17,7 +17,6 @@ from lockstep.gate.measuring.pairing import BASE, HEAD, PairTimer, at_one_clock
 from lockstep.gate.measuring.schedule import Bench, Scatter, Schedule
 from lockstep.gate.model import CHECKS, LATENCY, Group, GroupRequest, SeriesKey, Verdict
 from lockstep.gate.namespaces import Sides
-from lockstep.gate.sequential_decision import Test
 from lockstep.machine_code.model import CaseKey
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import TritonCode
@@ -98,19 +97,18 @@ class Comparer(Instruments):
         self._call_checks = CallChecks(self._checks)
         self._codes = TritonCode.listening() if device.kind == "cuda" else TritonCode()
 
-    def judge(self, asked: Sequence[tuple[Suite, GroupRequest]]) -> Iterator[Verdict]:
+    def judge(self, asked: Sequence[tuple[Suite, GroupRequest]], seconds: float) -> Iterator[Verdict]:
         """Yield the verdict of each case of some groups as soon as the case is decided.
 
         Groups that calls decide come first. The epochs of all others are scheduled together
-        (``lockstep.gate.measuring.schedule``), until the first deadline of a request.
+        (``lockstep.gate.measuring.schedule``). Nothing starts after ``seconds``.
         """
-        started = time.monotonic()
+        deadline = time.monotonic() + seconds
         timed = [(suite, request) for suite, request in asked if request.group.quantity not in CHECKS]
         for suite, request in asked:
             if request.group.quantity in CHECKS:
-                yield from self._judge_calls(suite, request, started + request.deadline_s)
+                yield from self._judge_calls(suite, request, deadline)
         if timed:
-            deadline = started + min(request.deadline_s for _, request in timed)
             schedule = Schedule(self._bench, self._epoch, self._scatter, self._progress)
             yield from map(self._with_choices, schedule.run(timed, deadline))
 
@@ -155,7 +153,7 @@ class Comparer(Instruments):
             if refused := self._refuse(suite, case, key, twins=False):
                 yield refused
                 continue
-            pair, least = self.families.pair(suite, key.variant), request.min_effect[key.variant]
+            pair, least = self.families.pair(suite, key.variant), request.tests[key.variant].min_effect
             yield self._call_checks.judge(suite, case, key, pair, self.families.trusted, least, deadline)
 
     def _bench(self, suite: Suite, request: GroupRequest) -> Iterator[Verdict | Bench]:
@@ -180,11 +178,7 @@ class Comparer(Instruments):
         except NotImplementedError as error:
             yield from (Verdict(key, "na", str(error)) for key in timers)
             return
-        trials = {}
-        for key in timers:
-            name = key.variant
-            test = Test(request.min_effect[name], request.alpha[name], request.cases, request.same_within[name])
-            trials[key] = Trial(test, ratios_of=at_one_clock, twins=request.twins)
+        trials = {key: Trial(request.tests[key.variant], ratios_of=at_one_clock, twins=request.twins) for key in timers}
         yield Bench(suite, case, group, count, timers, trials)
 
     def _timer(self, key: SeriesKey, pair: Sequence[Contender]) -> PairTimer:

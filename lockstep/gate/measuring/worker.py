@@ -1,9 +1,9 @@
 """The gate's worker: holds both versions in one process and judges the requested groups.
 
-Requests: ``{"judge": [GroupRequest, …]}``, ``{"observe": Group}``. Events: ``stage``, ``ready`` (host, clocks, and the
-result of importing each suite's variants from base and head), ``group`` (the group whose cases run from now on),
-``verdict`` (one for each case), ``told`` (a line of progress), ``judged`` (the controls so far), ``work`` (one for each
-variant: whether base and head give the GPU the same work), ``observed``, ``lost``.
+Requests: ``{"judge": [GroupRequest, …], "seconds": …}``, ``{"observe": Group}``. Events: ``stage``, ``ready`` (host,
+clocks, and the result of importing each suite's variants from base and head), ``group`` (the group whose cases run from
+now on), ``verdict`` (one for each case), ``told`` (a line of progress), ``judged`` (the controls so far), ``work`` (one
+for each variant: whether base and head give the GPU the same work), ``observed``, ``lost``.
 ``lockstep.processes.watched_worker`` describes how requests and events are sent.
 """
 
@@ -93,7 +93,7 @@ def _serve(process: WorkerProcess, comparer: Comparer, suites: Mapping[str, Suit
                 process.emit("observed")
                 continue
             asked = [typed(GroupRequest, row) for row in request["judge"]]
-            for verdict in comparer.judge([(suites[one.group.suite], one) for one in asked]):
+            for verdict in comparer.judge([(suites[one.group.suite], one) for one in asked], request["seconds"]):
                 process.emit("verdict", verdict=asdict(verdict))
         except DeviceLost as lost:
             return process.lost(lost.variant, lost.reason)
