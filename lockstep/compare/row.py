@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lockstep.compare.number_format import significant
 from lockstep.compare.shown_quantities import QUANTITIES, VALUE, Quantity
 from lockstep.history.model import SeriesKey, State
 from lockstep.record.quantity import SUITE_BENCHMARK, Better
-
-if TYPE_CHECKING:
-    from lockstep.compare.row_table import RowTable
 
 #: The label of a point that copies the number of another commit with the same work.
 COPIED = "same work"
@@ -44,7 +40,8 @@ class Row:
     """A series at a commit on a machine. A row joins the latency and the speedup, which the store holds as two points.
 
     Attributes:
-        table, place: the table that has the row, and the row's index in it.
+        measured: returns the number with the name of a quantity, in the unit of ``described``; ``None`` if the row
+            lacks it.
         state: see ``lockstep.history.model.State``.
         label: the words for the state, or for numbers of another commit with the same work, which the note names.
         reason: why the state is "na" or "failed".
@@ -58,11 +55,10 @@ class Row:
         mde: the smallest relative change that the measurement could detect.
     """
 
-    table: RowTable = field(repr=False)
-    place: int
     key: SeriesKey
     state: State
     label: str
+    measured: Callable[[str], Measured | None] = field(repr=False, compare=False)
     reason: str = ""
     latency: Measured | None = None
     speedup: Measured | None = None
@@ -97,10 +93,6 @@ class Row:
     def l2(self) -> str:
         """The cache state of the row's series."""
         return self.key.l2
-
-    def measured(self, quantity: str) -> Measured | None:
-        """Return the number with the name ``quantity``, in the unit of ``described``; ``None`` if the row lacks it."""
-        return self.table.measured_at(quantity, self.place)
 
 
 def described(rows: Iterable[Row], quantity: str, suite: str = "") -> Quantity:

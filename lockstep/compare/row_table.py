@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, overload
 
 import numpy as np
@@ -216,11 +216,10 @@ class RowTable(Sequence[Row]):
         state: State = STATES[self.at("state", index)]
         reasons = self.at("clock_reasons", index)
         return Row(
-            table=self,
-            place=index,
             key=key,
             state=state,
             label=COPIED if self.at("same_work_as", index) else STATE_LABELS[state],
+            measured=partial(self.measured_at, index=index),
             reason=self.reason(index),
             latency=self._measured("latency", index),
             speedup=self._measured("speedup", index),

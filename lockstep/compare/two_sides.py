@@ -147,11 +147,6 @@ class Comparison(Sequence[Pair]):
         return tuple(sorted({self.base.benchmark(place).unit for place in places.tolist()}))
 
     @property
-    def exact(self) -> bool:
-        """Whether the numbers of every pair are of an exact quantity, which has no noise."""
-        return bool(self.base.exact.all())
-
-    @property
     def ours(self) -> bool:
         """Whether Lockstep suites measured all pairs."""
         return not self.base.foreign.any()
