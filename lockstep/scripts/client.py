@@ -11,7 +11,7 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled, typed
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
-from lockstep.scripts.plan import Plan
+from lockstep.scripts.plan import BASE, HEAD, Plan
 
 #: Workers that may die before the rest of the script is given up.
 MOST_DEATHS = 4
@@ -27,8 +27,7 @@ class Outcome:
         adopted: source of suites, of a plan that adopts; ``left_out`` has the variants that it lacks, by the reason.
         refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
-        sharers: modules that base and head share and that hold code under test.
-        apart: why head's script ended early beside base, if it does not alone.
+        conflict: why one process cannot hold base and head; "" if it can.
         trouble: why no worker starts; "" if one does.
     """
 
@@ -43,8 +42,7 @@ class Outcome:
     died: dict[int, tuple[str, str]] = field(default_factory=dict)
     refused: dict[str, dict[int, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-    sharers: list[str] = field(default_factory=list)
-    apart: str = ""
+    conflict: str = ""
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 
@@ -52,7 +50,7 @@ class Outcome:
 def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:
     """Fill ``outcome``, and yield the number of each call that is done.
 
-    The caller may stop iterating; the worker then ends.
+    The caller may stop iterating; the worker then ends. It also ends if one process cannot hold base and head.
     """
     for _ in range(MOST_DEATHS):
         done = (*outcome.verdicts, *outcome.records, *outcome.died)
@@ -65,6 +63,8 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
                 number = _take(event, outcome)
                 if number is not None:
                     yield number
+                if outcome.conflict:
+                    break
             return
         except WorkerDied as died:
             name, _, side = died.variant.partition("@")
@@ -84,7 +84,8 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
         case "found":
             outcome.calls = [tuple(call) for call in event["calls"]]
             outcome.errors = {side: error for side, error in event["errors"].items() if error}
-            outcome.sharers = event["sharers"]
+            if event["sharers"]:
+                outcome.conflict = f"both versions would share {event['sharers'][0]}, which uses the code under test"
         case "verdict":
             verdict = typed(Verdict, event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":
@@ -101,7 +102,10 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
         case "controls":
             outcome.controls = event["controls"]
         case "ended":
-            outcome.errors.update({side: error for side, error in event["errors"].items() if error})
+            errors = {side: error for side, error in event["errors"].items() if error}
+            if BASE in event["errors"] and [*errors] == [HEAD] and not outcome.errors:  # alone it came to its end
+                outcome.conflict = f"beside base's script head's ended early ({errors[HEAD]})"
+            outcome.errors |= errors
             for side, points in event["refused"].items():
                 outcome.refused[side] = {int(number): reason for number, reason in points.items()}
     return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.model import UNREACHED, SeriesKey, Verdict, is_release
+from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import Version, version
@@ -36,7 +36,7 @@ class Asked:
     Attributes:
         base, head: versions; "." is the working tree.
         plan: the settings, without versions.
-        apart: whether base and head need processes of their own: releases of compiled code.
+        apart: whether base and head need processes of their own, as releases of compiled code do.
     """
 
     project: Project
@@ -49,9 +49,12 @@ class Asked:
 
 
 def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
-    """Return the report on a script's calls; ``RefError`` if base or head is not a version in this repository."""
+    """Return the report on a script's calls; ``RefError`` if base or head is not a version in this repository.
+
+    Versions that one process cannot hold are compared again, in a process each.
+    """
     started, project = time.monotonic(), asked.project
-    outcome, interrupted, unfit = Outcome(), False, ""
+    outcome, interrupted = Outcome(), False
     with (
         version(project.root, asked.base, project.contents) as base,
         version(project.root, asked.head, project.contents) as head,
@@ -65,21 +68,17 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         try:
             paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, SILENCE_S, say)
             for number in paired.run(outcome) if asked.apart else run_plan(plan, SILENCE_S, say, outcome):
-                if outcome.sharers and not asked.apart and is_release(asked.base):
-                    say(f"{outcome.sharers[0]} would be shared and uses the package: each release gets a process")
-                    return gate_script(replace(asked, apart=True), say)
-                if unfit := unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
+                if unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
                     say(f"{verdict.outcome:>8}  {verdict.key}  {verdict.reason}")
-            if outcome.machine:  # also of a run that measures nothing
-                unfit = unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock)
-            if not asked.apart and _ends_early_in_head(outcome) and not _ends_early_alone(plan, say):
-                outcome.apart = outcome.errors.pop(HEAD)
         except KeyboardInterrupt:
             interrupted = True
-    removed = () if outcome.apart else outcome.extra  # head ended before it came to those calls
-    cases = () if unfit else (*_verdicts(plan, outcome), *removed)
+    unfit = unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock) if outcome.machine else ""
+    if outcome.conflict and not (unfit or interrupted):
+        say(f"{outcome.conflict}: each version gets a process of its own")
+        return gate_script(replace(asked, apart=True), say)
+    cases = () if unfit else (*_verdicts(plan, outcome), *outcome.extra)
     cases = tuple(replace(case, file=_place(case.file, project, plan)) for case in cases)
     return Report(
         base=base.label,
@@ -117,15 +116,6 @@ def _place(file: str, project: Project, plan: Plan) -> str:
 def _ends_early_in_head(outcome: Outcome) -> bool:
     """Return whether head's script ended early, and base's did not."""
     return bool(outcome.errors.get(HEAD) and not outcome.errors.get(BASE))
-
-
-def _ends_early_alone(plan: Plan, say: Callable[[str], None]) -> bool:
-    """Return whether head's script ends early in a process without base as well."""
-    say("head's script ended early; running it alone")
-    alone = Outcome()
-    for _ in run_plan(replace(plan, sides={HEAD: plan.sides[HEAD]}, quick=True), SILENCE_S, say, alone):
-        pass
-    return bool(alone.trouble or alone.died or alone.errors or alone.refused.get(HEAD))
 
 
 def _what(asked: Asked) -> str:
@@ -179,16 +169,6 @@ def notes(plan: Plan, outcome: Outcome) -> list[str]:
         for error, whose in _whose(plan, outcome)
         if error not in outcome.trouble
     ]
-    if outcome.sharers and BASE in plan.sides:
-        lines.append(
-            f"{', '.join(outcome.sharers[:3])}: shared by both versions, and uses the code under test. "
-            "What it calls is head's code in both"
-        )
-    if outcome.apart:
-        lines.append(
-            "one process cannot hold both versions, so later calls were not taken. Beside base head's script ended"
-            f" early ({outcome.apart}); alone it does not"
-        )
     return lines
 
 
@@ -216,8 +196,6 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
     """Return why a script gives no call at all; "" if it gives some."""
     if outcome.calls:
         return "" if plan.selected(outcome.calls) else f"no call matches --case and --variant: {_labels(outcome.calls)}"
-    if outcome.apart:
-        return "one process cannot hold both versions"
     if _ends_early_in_head(outcome):
         return ""
     if error := outcome.errors.get(HEAD):

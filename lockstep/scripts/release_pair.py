@@ -1,4 +1,4 @@
-"""Compare two releases that one process cannot hold: one process for each, which wait for each other at each call.
+"""Compare two versions that one process cannot hold: one process for each, which wait for each other at each call.
 
 The processes time a call alternately, an epoch each, so that drift of clocks and temperature cancels. The times of two
 processes with the same code differ by 0.5 to 1.3 %, because each places its code and its heap elsewhere. So a change
@@ -30,7 +30,7 @@ LEAST = 0.02
 
 #: What a report says about such a comparison.
 APART = (
-    "each release ran in a process of its own, whose placement in memory moves times by about 1 %: changes count from "
+    "each version ran in a process of its own, whose placement in memory moves times by about 1 %: changes count from "
     f"{LEAST:.0%} on"
 )
 

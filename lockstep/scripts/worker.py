@@ -1,7 +1,7 @@
 """The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
 
 Its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready`` (host, clocks), ``found``
-(the calls, why a script ends early, and shared modules that hold code under test), ``verdict`` or ``record`` (one for
+(the calls, why a script ends early, and shared modules that hold code under test, of calls to compare), ``verdict`` or ``record`` (one for
 each call), ``controls``, ``ended`` (why a script ended early, and which points could not be set up).
 
 Only with ``Plan.served`` it takes requests: ``{"take": [numbers of calls]}``; at each of these calls, which the event
@@ -160,7 +160,7 @@ class _Session:
         run = self._new(side, counted)
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
-        if BASE in self.plan.sides:  # looks at all modules
+        if BASE in self.plan.sides and not self.plan.only_find:  # looks at all modules
             self._sharers = self.sides.sharers()
         self.sides.forget(side)
         self.take_back(side)

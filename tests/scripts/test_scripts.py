@@ -647,7 +647,7 @@ def test_inputs_that_one_version_draws_otherwise_accuse_nobody(project):
     assert any("drew other inputs" in verdict.reason for verdict in report.cases)
 
 
-def test_two_versions_that_one_process_cannot_hold_accuse_nobody(project):
+def test_two_versions_that_one_process_cannot_hold_get_a_process_each(project):
     once = """
         import builtins
         import contextlib
@@ -663,11 +663,13 @@ def test_two_versions_that_one_process_cannot_hold_accuse_nobody(project):
                 builtins.tiny_ops_is_used = False
     """
     report = gated(project({"tiny_ops/__init__": once, "bench": REPLACED}), "bench.py", budget_s=60)
+    assert len(report.cases) == 6
     assert {verdict.outcome for verdict in report.cases} <= {"same", "unsure", "faster", "slower"}
-    assert any("alone it does not" in note for note in report.notes)
+    assert report.cases[2].epochs, "the call after the one at which head's script ended early"
+    assert any("each version ran in a process of its own" in note for note in report.notes)
 
 
-def test_two_versions_that_replace_one_operator_of_torch_accuse_nobody(project):
+def test_two_versions_that_replace_one_operator_of_torch_get_a_process_each(project):
     """torch refuses the second replacement, also while the first one's package is only looked at."""
     registered = """
         import torch
@@ -684,8 +686,9 @@ def test_two_versions_that_replace_one_operator_of_torch_accuse_nobody(project):
         do_bench(lambda: torch.ones(4).sinc())
     """
     report = gated(project({"tiny_ops/__init__": registered, "bench": script}), "bench.py", budget_s=60)
-    assert "failed" not in [verdict.outcome for verdict in report.cases]
-    assert any("one process cannot hold both versions" in note for note in report.notes), report.notes
+    assert {verdict.outcome for verdict in report.cases} <= {"same", "unsure", "faster", "slower"}
+    assert len(report.cases) == 2
+    assert any("each version ran in a process of its own" in note for note in report.notes), report.notes
 
 
 def test_what_tuners_chose_is_kept_from_run_to_run(project, monkeypatch, capfd):
