@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from flask import has_request_context, request
 
+from lockstep.history.model import SeriesKey
+
 #: Maximum values of one key. An address with more values was not made by the dashboard.
 _MOST = 50
+
+#: Keys of the query that differ from the names of their fields.
+_KEYS = {"cases": "case", "quantities": "quantity"}
 
 
 def root() -> str:
@@ -17,22 +24,41 @@ def root() -> str:
     return request.script_root if has_request_context() else ""
 
 
-def link(path: str, **query: str) -> str:
-    """Return ``path`` below ``root`` with ``query`` as its query string, without the keys whose value is ""."""
-    return _below(root(), path, tuple(query.items()))
+def link(path: str, **query: str | Sequence[str]) -> str:
+    """Return ``path`` below ``root`` with ``query`` as its query string, without the values that are "".
 
-
-def _below(site: str, path: str, query: tuple[tuple[str, str], ...]) -> str:
-    shown = [(key, value) for key, value in query if value]
-    return f"{site}{path}?{urlencode(shown, quote_via=quote)}" if shown else f"{site}{path}"
-
-
-#: Cached, because a table that has thousands of these addresses is drawn again and again.
-_series_link = lru_cache(maxsize=20_000)(_below)
+    A key with several values is repeated.
+    """
+    several = {key: [given] if isinstance(given, str) else given for key, given in query.items()}
+    text = urlencode([(key, one) for key, given in several.items() for one in given if one], quote_via=quote)
+    return f"{root()}{path}?{text}" if text else f"{root()}{path}"
 
 
 @dataclass(frozen=True)
-class OverviewAddress:
+class Address:
+    """The address of a page with the reader's choices. An empty choice is the page's default.
+
+    The first ``PLACES`` fields stand in the path after ``KIND``, and the others in the query.
+    """
+
+    KIND: ClassVar[str] = ""
+    PLACES: ClassVar[int] = 0
+
+    def link(self) -> str:
+        """Return the page's path, which begins with "/", and its query."""
+        return _page_link(root(), self)
+
+
+#: Cached, because a table that has thousands of these addresses is drawn again and again.
+@lru_cache(maxsize=20_000)
+def _page_link(_root: str, page: Address) -> str:
+    values = list(vars(page).items())
+    path = "/".join([f"/{page.KIND}", *(quote(value, safe="") for _, value in values[: page.PLACES])])
+    return link(path, **{_KEYS.get(name, name): value for name, value in values[page.PLACES :]})
+
+
+@dataclass(frozen=True)
+class OverviewAddress(Address):
     """The address of the overview page with the reader's choices. An empty choice is the page's default.
 
     Attributes:
@@ -48,34 +74,30 @@ class OverviewAddress:
     quantity: str = ""
     search: str = ""
 
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        return link("/", **vars(self))
-
 
 @dataclass(frozen=True)
-class CommitAddress:
+class CommitAddress(Address):
     """The address of a commit page. With ``machine`` "", the page shows the first machine that measured the commit."""
+
+    KIND, PLACES = "commit", 1
 
     commit: str
     machine: str = ""
 
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        return link(f"/commit/{quote(self.commit, safe='')}", machine=self.machine)
-
 
 @dataclass(frozen=True)
-class SeriesAddress:
+class SeriesAddress(Address):
     """The address of the page of one series, which is one row of the overview's table.
 
     Attributes:
         machine, suite, variant, case, l2: identify the series.
         quantity: the quantity that the page shows; "" for the quantity that the detector follows.
-        zoom: the visible range of the trends, from and to a position on the axis, where the machine's oldest commit is
-            at 0; () shows all commits.
+        zoom: the visible range of the trends, two positions on the axis, where the machine's oldest commit is at 0, see
+            ``dashboard.charts.axes.visible_range``; "" shows all commits.
         axis: "date" if commits stand at their dates; else they stand in order.
     """
+
+    KIND, PLACES = "series", 2
 
     machine: str
     suite: str
@@ -83,22 +105,23 @@ class SeriesAddress:
     case: str = ""
     l2: str = ""
     quantity: str = ""
-    zoom: tuple[float, ...] = ()
+    zoom: str = ""
     axis: str = ""
 
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        names = ("variant", "case", "l2", "quantity")
-        query = [*((name, getattr(self, name)) for name in names), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)]
-        return _series_link(root(), _of_suite("series", self.machine, self.suite), tuple(query))
+    @property
+    def key(self) -> SeriesKey:
+        """The key of the series."""
+        return SeriesKey(self.machine, self.suite, self.variant, self.case, self.l2)
 
 
 @dataclass(frozen=True)
-class FamilyAddress:
+class FamilyAddress(Address):
     """The address of a family page: machine, suite and the reader's choices. An empty choice is the page's default.
 
     ``zoom`` and ``axis`` are those of ``SeriesAddress``.
     """
+
+    KIND, PLACES = "family", 2
 
     machine: str
     suite: str
@@ -106,18 +129,13 @@ class FamilyAddress:
     l2: str = ""
     quantities: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
-    zoom: tuple[float, ...] = ()
+    zoom: str = ""
     axis: str = ""
 
-    def link(self) -> str:
-        """Return the page's path, which begins with "/", and its query."""
-        repeated_keys = (("case", self.cases), ("quantity", self.quantities), ("variants", self.variants))
-        query = [(key, value) for key, values in repeated_keys for value in values]
-        query += [("l2", self.l2), ("zoom", zoom_text(self.zoom)), ("axis", self.axis)]
-        return _below(root(), _of_suite("family", self.machine, self.suite), tuple(query))
 
-
-Address = OverviewAddress | CommitAddress | SeriesAddress | FamilyAddress
+_PAGES: dict[tuple[str, int], Callable[..., Address]] = {
+    (page.KIND, page.PLACES): page for page in (OverviewAddress, CommitAddress, SeriesAddress, FamilyAddress)
+}
 
 
 def parse(path: str, search: str) -> Address | None:
@@ -125,46 +143,21 @@ def parse(path: str, search: str) -> Address | None:
 
     A missing key stands for the page's default.
     """
-    query = _query(search)
-    one = {key: values[0] for key, values in query.items()}
-    view = {"l2": one.get("l2", ""), "zoom": zoom_of(one.get("zoom", "")), "axis": one.get("axis", "")}
-    match [unquote(part) for part in path.strip("/").split("/")]:
-        case [""] if path in ("", "/"):
-            return OverviewAddress(**query_values(search, "machine", "l2", "since", "quantity", "search"))
-        case ["commit", commit]:
-            return CommitAddress(commit, one.get("machine", ""))
-        case ["series", machine, suite]:
-            return SeriesAddress(machine, suite, **query_values(search, "variant", "case", "quantity"), **view)  # type: ignore[arg-type]
-        case ["family", machine, suite]:
-            cases, quantities, variants = (
-                tuple(query.get(key, ())[:_MOST]) for key in ("case", "quantity", "variants")
-            )
-            return FamilyAddress(machine, suite, cases, quantities=quantities, variants=variants, **view)  # type: ignore[arg-type]
-    return None
+    kind, *places = (unquote(part) for part in path.strip("/").split("/"))
+    page = _PAGES.get((kind, len(places)))
+    if page is None or path.startswith("//"):
+        return None
+    query, chosen = _query(search), dict[str, Any]()
+    for field in fields(page)[len(places) :]:  # type: ignore[arg-type]
+        values = query.get(_KEYS.get(field.name, field.name), [])[:_MOST]
+        chosen[field.name] = tuple(values) if field.default == () else values[0] if values else ""
+    return page(*places, **chosen)
 
 
 def query_values(search: str, *keys: str) -> dict[str, str]:
     """Return, for each of ``keys``, its first value in an address's query; "" if the query lacks the key."""
     query = _query(search)
     return {key: query.get(key, [""])[0] for key in keys}
-
-
-def zoom_of(text: str) -> tuple[float, ...]:
-    """Parse a visible range of commits such as ``-0.5,12``; return () for text that is not two ascending numbers."""
-    try:
-        ends = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        return ()
-    return ends if len(ends) == 2 and -1e9 < ends[0] < ends[1] < 1e9 else ()
-
-
-def zoom_text(zoom: tuple[float, ...]) -> str:
-    """Write a visible range of commits as text that ``zoom_of`` parses."""
-    return ",".join(f"{end:g}" for end in zoom)
-
-
-def _of_suite(kind: str, machine: str, suite: str) -> str:
-    return f"/{kind}/{quote(machine, safe='')}/{quote(suite, safe='')}"
 
 
 def _query(search: str) -> dict[str, list[str]]:

@@ -20,11 +20,14 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return scheme === known ? dash_clientside.no_update : scheme;
     },
 
-    // Put one value a key into the address; the last argument names the keys. Default values are left out.
+    // Put the choices into the address, by their keys; a key may have several values. The last argument names the keys and
+    // the path, in which "%7Bmachine%7D" stands for a choice. Default values are left out.
     address: (...given) => {
       const { path, keys, usual = {} } = given.pop();
-      const chosen = keys.map((key, at) => [key, given[at]]).filter(([key, value]) => usual[key] !== value);
-      return lockstepAddress(path, Object.fromEntries(chosen));
+      const chosen = Object.fromEntries(keys.map((key, at) => [key, given[at]]).filter(([key, value]) => usual[key] !== value));
+      const placed = path.replace("%7Bmachine%7D", () => encodeURIComponent(chosen.machine));
+      if (placed !== path) delete chosen.machine;
+      return lockstepAddress(placed, chosen);
     },
 
     // The time of the reader's visit before this session, by the server's clock; a reload does not count as a visit.
@@ -58,32 +61,21 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       const zoom = whole ? "" : range.map((end) => end.toFixed(2)).join(",");
       return zoom === known ? dash_clientside.no_update : zoom;
     },
-
-    seriesLink: (quantity, zoom, axis, kept) => {
-      const { variant, case: label, l2 } = kept;
-      return lockstepAddress(`/series/${encodeURIComponent(kept.machine)}/${encodeURIComponent(kept.suite)}`, { variant, case: label, l2, quantity, zoom, axis: axis === "date" && axis });
-    },
-
-    permalink: (machine, cases, l2, quantities, variants, zoom, axis, suite) => {
-      const query = { case: cases, quantity: quantities, variants, l2, zoom, axis: axis === "date" && axis };
-      return lockstepAddress(`/family/${encodeURIComponent(machine)}/${encodeURIComponent(suite)}`, query);
-    },
   },
 });
 
-// Write a page's choices into the address; a key may have several values. Not by dcc.Location, which would build the
-// page again after every choice. The dashboard may be below a path of its host. Choices of one second, such as typed
-// letters, are one step back. A choice that the page makes before the first click or key replaces the address.
+// Write a page's choices into the address. Not by dcc.Location, which would build the page again after every choice.
+// Choices of one second, such as typed letters, are one step back. A choice that the page makes before the first click or key replaces the address.
 let lockstepStep = 0;
 let lockstepActed = false;
 ["pointerdown", "keydown"].forEach((kind) => window.addEventListener(kind, () => { lockstepActed = true; }, true));
-function lockstepAddress(page, query) {
-  const { requests_pathname_prefix: root } = JSON.parse(document.getElementById("_dash-config").textContent);
+function lockstepAddress(path, query) {
+  const [page, ...kept] = path.split("?");
   const pairs = Object.entries(query).flatMap(([key, value]) => [value].flat().map((one) => [key, one]));
-  const text = pairs.filter(([, value]) => value).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
-  const address = root + page.slice(1) + (text && `?${text}`);
+  const chosen = pairs.filter(([, value]) => value).map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+  const address = [page, [...kept, ...chosen].join("&")].filter(Boolean).join("?");
   if (address === location.pathname + location.search) return dash_clientside.no_update;
-  const begun = lockstepActed && location.pathname === root + page.slice(1) && Date.now() - lockstepStep > 1000;
+  const begun = lockstepActed && location.pathname === page && Date.now() - lockstepStep > 1000;
   history[begun ? "pushState" : "replaceState"](history.state, "", address);
   lockstepStep = Date.now();
   lockstepShown.search = location.search;

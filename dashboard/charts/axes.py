@@ -143,10 +143,21 @@ def _places(commits: Sequence[Commit]) -> Floats:
     return places
 
 
-def in_order(zoom: tuple[float, ...], commits: Sequence[Commit]) -> tuple[float, ...]:
-    """Return the range of positions by order that shows the same commits as the range ``zoom`` of positions by date."""
+def visible_range(zoom: str, axis: str, commits: Sequence[Commit]) -> tuple[float, ...]:
+    """Parse the visible range of an address, such as ``-0.5,12``; return () for text that is not two ascending numbers.
+
+    On the axis "date" the numbers are positions by date. The range holds the same commits, as positions by order.
+    """
+    try:
+        ends = tuple(float(part) for part in zoom.split(","))
+    except ValueError:
+        return ()
+    if len(ends) != 2 or not -1e9 < ends[0] < ends[1] < 1e9:
+        return ()
+    if axis != "date":
+        return ends
     places = _places(commits)
-    return tuple(_moved(zoom, places, np.arange(len(places), dtype=np.float64)).tolist())
+    return tuple(_moved(ends, places, np.arange(len(places), dtype=np.float64)).tolist())
 
 
 def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]:

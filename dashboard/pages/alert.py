@@ -19,7 +19,7 @@ from dashboard.charts.series_figure import before_and_after, figure_height, seri
 from dashboard.charts.theme import NEUTRAL, Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
-from dashboard.pages.parts import change_cell, count, day, graph, mono, notice, table, waiting
+from dashboard.pages.parts import change_cell, chart_card, count, day, graph, mono, notice, table, waiting
 from dashboard.pages.series_data import view
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
@@ -67,7 +67,7 @@ def layout(service: AlertService | None, security: RequestSecurity, number: str)
         form(security),
         html.Div(id="alert-log"),
     ]
-    return html.Main(parts), f"No. {tracked.id} {location(tracked.alert)} · Lockstep"
+    return html.Main(parts), f"No. {tracked.id} {location(tracked.alert)}"
 
 
 def register(app: Dash, store: Store, findings: Findings, service: AlertService, security: RequestSecurity) -> None:
@@ -213,16 +213,16 @@ def _charts(
     figure = trend_of_worst(results, alert, key, scheme, findings) if key else None
     if figure is None:
         return []
-    caption = html.Figcaption([mono(worst.series.label), html.Span("the worst series; the range is shaded")])
-    figure = sourced(figure, alert.machine, commits)
-    drawn = graph(figure, "The worst series over the commits", f"{figure_height(figure)}px")
-    parts = [html.Figure([caption, drawn], className="card series")]
+    height = f"{figure_height(figure)}px"
+    drawn = graph(sourced(figure, alert.machine, commits), "The worst series over the commits", height)
+    name = mono(worst.series.label)
+    parts = [chart_card(drawn, name, html.Span("the worst series; the range is shaded"), kind="series")]
     if samples := before_and_after(results, alert, scheme):
         worse = {"higher": "left", "lower": "right"}.get(worst.better, "")
         words = "before and after: each dot is one sample" + (f", {worse} is worse" if worse else "")
         ends = [commit for commit in commits if commit.hash in (alert.before, alert.after)]
         drawn = graph(sourced(samples, alert.machine, ends), f"Samples of {worst.series.label}")
-        parts.append(html.Figure([html.Figcaption([mono(worst.series.label), words]), drawn], className="card"))
+        parts.append(chart_card(drawn, name, words))
     return parts
 
 

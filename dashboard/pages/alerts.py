@@ -59,7 +59,7 @@ def layout(service: AlertService | None, search: str) -> Any:
             html.Div(
                 [html.H1("Alerts"), html.A("Feed", href=link("/feed.atom"), className="link")], className="crumbs"
             ),
-            dcc.Store(id="alerts-path", data={"path": "/alerts", "keys": KEYS, "usual": {"sort": "urgent"}}),
+            dcc.Store(id="alerts-path", data={"path": link("/alerts"), "keys": KEYS, "usual": {"sort": "urgent"}}),
             folded(controls, kind="filters"),
             loading(html.Div(waiting(), id="alerts-list")),
         ]

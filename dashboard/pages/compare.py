@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import query_values
+from dashboard.address import link, query_values
 from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.marks import changed_versions
 from dashboard.charts.theme import Scheme
 from dashboard.pages.compare_cases import change_by_suite, compare_table, scatter
 from dashboard.pages.controls import choice, folded, menu, optional_menu
-from dashboard.pages.parts import count, crumbs, day, graph, in_browser, loading, minus, table, waiting
+from dashboard.pages.parts import chart_card, count, crumbs, day, graph, in_browser, loading, minus, table, waiting
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.difference import Quantity
 from lockstep.compare.number_format import whole
@@ -61,7 +61,7 @@ def layout(results: Results, search: str) -> Any:
     return html.Main(
         [
             crumbs("Compare", kind=""),
-            dcc.Store(id="compare-path", data={"path": "/compare", "keys": KEYS}),
+            dcc.Store(id="compare-path", data={"path": link("/compare"), "keys": KEYS}),
             folded(controls, filters, kind="sides"),
             loading(html.Div(waiting(), id="compare-body")),
         ]
@@ -150,7 +150,7 @@ def body(
         # New results keep the reader's zoom.
         figure["layout"] |= {"uirevision": str(chosen), "meta": source}
         kind = "tall" if height == "100%" else "series"
-        return html.Figure([html.Figcaption(caption), graph(figure, label, height)], className=f"card {kind}")
+        return chart_card(graph(figure, label, height), *caption, kind=kind)
 
     timed = comparison.timed
     if len(timed):

@@ -10,14 +10,26 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress, zoom_of, zoom_text
+from dashboard.address import FamilyAddress, SeriesAddress
 from dashboard.charts.at_commit import accuracy, roofline, speedup_over_axes, sweep, sweep_axis
 from dashboard.charts.axes import sourced
 from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.theme import Scheme, suite_styles, swatch
 from dashboard.pages.controls import axis_choice, chips, choice, folded, menu, quantity_links
 from dashboard.pages.family_trends import MOST_CASES, chosen, opened, printed, trends
-from dashboard.pages.parts import back_link, count, crumbs, graph, in_browser, loading, mono, not_on, table, waiting
+from dashboard.pages.parts import (
+    back_link,
+    chart_card,
+    count,
+    crumbs,
+    graph,
+    in_browser,
+    loading,
+    mono,
+    not_on,
+    table,
+    waiting,
+)
 from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.number_format import significant, whole
@@ -34,6 +46,9 @@ from lockstep.history.store import Store
 _Chart = tuple[Figure | None, str, str]
 
 _CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
+
+#: Keys of the address: those of the controls, the zoom and the axis.
+_KEYS = ("machine", "case", "l2", "quantity", "variants", "zoom", "axis")
 
 _HEAD = ("Case", "Variant", "Value", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State")
 
@@ -68,6 +83,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
         chips("family-quantities", "Show", names, shown.quantities),
         chips("family-variants", "Variants", legend, shown.variants, "variants"),
     ]
+    path = FamilyAddress("{machine}", address.suite).link()
     return html.Main(
         [
             crumbs(address.suite, back_link()),
@@ -78,7 +94,8 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
                 lambda machine, suite: replace(address, machine=machine, suite=suite, l2="", quantities=()).link(),
             ),
             dcc.Store(id="family-suite", data=address.suite),
-            dcc.Store(id="family-zoom", data=zoom_text(address.zoom)),
+            dcc.Store(id="family-zoom", data=address.zoom),
+            dcc.Store(id="family-path", data={"path": path, "keys": _KEYS, "usual": {"axis": "order"}}),
             folded(controls),
             html.P(id="family-printed", className="printed"),
             html.H2("Over the commits"),
@@ -112,7 +129,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     ) -> Any:
         if scheme is None:
             return no_update, no_update
-        results, shown = store.current(), (tuple(quantities or ()), tuple(variants or ()), zoom_of(zoom or ""))
+        results, shown = store.current(), (tuple(quantities or ()), tuple(variants or ()), zoom or "")
         address = FamilyAddress(machine, suite, tuple(cases or ()), l2, *shown, axis)
         charts = trends(results, address, scheme, findings.of_machine(results, address.machine), findings.repo)
         return charts, printed(results, address)
@@ -147,8 +164,8 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("family-axis", "value"),
         State("family-zoom", "data"),
     )
-    suite = State("family-suite", "data")
-    in_browser(app, "permalink", Output("family-suite", "modified_timestamp"), *chosen, *view, suite)
+    path = State("family-path", "data")
+    in_browser(app, "address", Output("family-path", "modified_timestamp"), *chosen, *view, path)
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
@@ -181,12 +198,10 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     words = "TFLOP/s against FLOP per byte; the roof is what this machine's controls reached"
     drawn.append((roofline(now, run.controls, style_of, scheme), "roofline", words))
     cards = [
-        html.Figure(
-            [
-                html.Figcaption([mono(name), html.Span(words)]),
-                graph(sourced(figure, address.machine, (commit,)), f"{name}: {words}"),
-            ],
-            className="card tall",
+        chart_card(
+            graph(sourced(figure, address.machine, (commit,)), f"{name}: {words}"),
+            *(mono(name), html.Span(words)),
+            kind="tall",
         )
         for figure, name, words in drawn
         if figure

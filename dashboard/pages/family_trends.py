@@ -12,11 +12,11 @@ import numpy as np
 from dash import html
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.axes import by_date, in_order, sourced
+from dashboard.charts.axes import by_date, sourced, visible_range
 from dashboard.charts.lines_and_bands import MARKED, Figure, finished, stroke, trend
 from dashboard.charts.marks import Mark, commit_line, marks, release_marks
 from dashboard.charts.theme import Scheme, Style, baselines, suite_styles, swatch
-from dashboard.pages.parts import graph, mono
+from dashboard.pages.parts import chart_card, graph, mono
 from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.compare.number_format import significant
 from lockstep.compare.read_rows import rows_over
@@ -205,7 +205,7 @@ def trends(
     long = len(commits) > MARKED or len(shown) * len(commits) > LONG
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
     place = {commit.hash: at for at, commit in enumerate(commits)}
-    zoom = in_order(address.zoom, commits) if address.axis == "date" else address.zoom
+    zoom = visible_range(address.zoom, address.axis, commits)
     releases = release_marks(results, address.machine, repo, scheme) if repo else ()
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     drawn: list[_Chart] = []
@@ -247,7 +247,7 @@ def trends(
         if figure is not None:
             figure = by_date(figure, commits) if address.axis == "date" else figure
             chart = graph(sourced(figure, address.machine, commits), label, id={"type": "family-chart", "at": at})
-        cards.append(html.Figure([html.Figcaption(heading), chart], className="card"))
+        cards.append(chart_card(chart, *heading))
     return cards
 
 

@@ -15,6 +15,7 @@ from dashboard.charts.theme import Scheme, chart_layout, styles
 from dashboard.pages.machine_health import MachineHealth, Turn, health_of, turns_of
 from dashboard.pages.parts import (
     age,
+    chart_card,
     commit_line,
     commit_link,
     count,
@@ -178,9 +179,8 @@ def _section(health: MachineHealth, figure: Figure | None, turns: Sequence[Turn]
     ]
     if figure:
         text = "Controls, kernels that no commit changes (copy, empty launch, matrix product): % of their median rate"
-        caption = html.Figcaption([html.Span(text), html.Span("down: the GPU was slower")])
         chart = graph(figure, f"Controls of {health.machine} over the commits")
-        parts.append(html.Figure([caption, chart], className="card"))
+        parts.append(chart_card(chart, html.Span(text), html.Span("down: the GPU was slower")))
     if not turns:
         return [*parts, html.P(_unchanged(health.run), className="dim")]
     rows = []

@@ -86,7 +86,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Div(waiting(), id="overview-cards"),
             grid(shown_columns, max(len(results.keys(name).keys) for name in results.machines)),
             html.P(id="overview-more", className="dim"),
-            dcc.Store(id="overview-path", data={"path": "/", "keys": _KEYS}),
+            dcc.Store(id="overview-path", data={"path": OverviewAddress().link(), "keys": _KEYS}),
         ]
     )
 

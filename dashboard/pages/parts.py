@@ -217,6 +217,11 @@ def graph(figure: dict[str, Any] | None, label: str, height: str = "100%", **opt
     return html.Div([chart], className="graph", tabIndex=0, **named)
 
 
+def chart_card(chart: Any, *caption: Any, kind: str = "") -> Any:
+    """Return a chart below its caption, whose parts stand at the left and the right. ``kind`` is a CSS class."""
+    return html.Figure([html.Figcaption([*caption]), chart], className=f"card {kind}".strip())
+
+
 def command_block(text: str, label: str) -> Any:
     """Return preformatted text with a button that copies it; ``assets/copy.js`` handles the button."""
     named: Any = {"role": "region", "aria-label": label}

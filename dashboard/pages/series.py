@@ -11,8 +11,8 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.address import FamilyAddress, SeriesAddress, link, zoom_of, zoom_text
-from dashboard.charts.axes import by_date, in_order, sourced
+from dashboard.address import FamilyAddress, SeriesAddress, link
+from dashboard.charts.axes import by_date, sourced, visible_range
 from dashboard.charts.marks import change_colours
 from dashboard.charts.series_figure import SeriesView, figure_height, series_figure
 from dashboard.charts.theme import Scheme
@@ -20,6 +20,7 @@ from dashboard.pages.controls import axis_choice, choice, folded, quantity_links
 from dashboard.pages.parts import (
     HINTS,
     back_link,
+    chart_card,
     commit_link,
     crumbs,
     graph,
@@ -29,7 +30,7 @@ from dashboard.pages.parts import (
     not_on,
     waiting,
 )
-from dashboard.pages.series_data import commit_table, key_at, offered_quantities, series_commands, view
+from dashboard.pages.series_data import commit_table, offered_quantities, series_commands, view
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.database.listing import Choice
@@ -45,19 +46,21 @@ from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
 from lockstep.timing.intervals import detectable_by_error
 
+#: Keys of the choices in the address.
+_KEYS = ("quantity", "zoom", "axis")
+
 #: Maximum number of alerts of one series that its page looks at.
 MOST_ALERTS = 50
 
 
 def layout(results: Results, address: SeriesAddress) -> Any:
     """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
-    key = key_at(address)
-    address = replace(address, machine=key.machine, suite=key.suite, case=key.case)
+    key = address.key
     machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
     if key.machine not in machines:
         named = " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)
         return not_on(f"{address.machine} has no series {named}", {name: _on(address, name) for name in machines})
-    offered = {quantity.name: quantity.label for quantity in offered_quantities(results, address, key)}
+    offered = {quantity.name: quantity.label for quantity in offered_quantities(results, key)}
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
     other_links = [
         part
@@ -66,6 +69,7 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         for part in (", ", dcc.Link(machine, href=_on(address, machine), className="link mono"))
     ]
     name = " ".join(part for part in (address.variant, address.case, address.l2) if part)
+    path = replace(address, quantity="", zoom="", axis="").link()
     return html.Main(
         [
             crumbs(name, back_link(), dcc.Link(address.suite, href=family, className="link mono")),
@@ -75,7 +79,8 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             ),
             *quantity_links(results, address.suite, address.machine, partial(_quantity_address, results, address)),
             dcc.Store(id="series-address", data=vars(address)),
-            dcc.Store(id="series-zoom", data=zoom_text(address.zoom)),
+            dcc.Store(id="series-zoom", data=address.zoom),
+            dcc.Store(id="series-path", data={"path": path, "keys": _KEYS, "usual": {"axis": "order"}}),
             folded(
                 [
                     choice("series-quantity", "Show", offered, address.quantity, hidden=len(offered) < 2),
@@ -83,17 +88,11 @@ def layout(results: Results, address: SeriesAddress) -> Any:
                 ]
             ),
             loading(html.Div(waiting(), id="series-facts", className="facts")),
-            html.Figure(
-                [
-                    html.Figcaption(
-                        [
-                            html.Span("Each commit with its interval; dashed is the level between two changes"),
-                            html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
-                        ]
-                    ),
-                    graph(None, f"{address.suite} {name} over the commits", id="series-chart"),
-                ],
-                className="card series",
+            chart_card(
+                graph(None, f"{address.suite} {name} over the commits", id="series-chart"),
+                html.Span("Each commit with its interval; dashed is the level between two changes"),
+                html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
+                kind="series",
             ),
             html.Div(id="series-found"),
             html.Div(id="series-reproduce"),
@@ -136,7 +135,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
             return (no_update,) * 6
         results = store.current()
         commits = results.commits(stored["machine"])
-        visible = in_order(zoom_of(zoom or ""), commits) if axis == "date" else zoom_of(zoom or "")
+        visible = visible_range(zoom or "", axis, commits)
         address = SeriesAddress(**{**stored, "quantity": quantity})
         machine_findings = findings.of_machine(results, address.machine)
         shown = view(results, address, machine_findings)
@@ -146,7 +145,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
             figure,
             {"height": figure_height(figure)},
             facts(shown, machine_findings),
-            changes(results, address, shown, _alerts_of(service, address, shown)),
+            changes(shown, _alerts_of(service, shown)),
             series_commands(results, shown, visible),
             commit_table(shown, visible),
         )
@@ -154,15 +153,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
     axis = Input("series-axis", "value")
     zoomed = State("series-zoom", "data")
     in_browser(app, "zoomed", Output("series-zoom", "data"), Input("series-chart", "relayoutData"), axis, zoomed)
-    in_browser(
-        app,
-        "seriesLink",
-        Output("series-address", "modified_timestamp"),
-        Input("series-quantity", "value"),
-        Input("series-zoom", "data"),
-        axis,
-        State("series-address", "data"),
-    )
+    chosen = Input("series-quantity", "value"), Input("series-zoom", "data"), axis
+    in_browser(app, "address", Output("series-path", "modified_timestamp"), *chosen, State("series-path", "data"))
 
 
 def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[Any]:
@@ -232,26 +224,24 @@ def _mde(point: Point) -> float | None:
     return detectable_by_error(error, point.epochs)
 
 
-def _alerts_of(service: AlertService | None, address: SeriesAddress, shown: SeriesView) -> dict[str, int]:
+def _alerts_of(service: AlertService | None, shown: SeriesView) -> dict[str, int]:
     """Return the number of the alert of each change of a series, by the key of the change."""
     if service is None or not shown.changes:
         return {}
-    choice = Choice(machine=address.machine, search=shown.changes[0].series.label)
+    choice = Choice(machine=shown.key.machine, search=shown.changes[0].series.label)
     nothing: list[Tracked] = []
     found = service.last.answer(choice, lambda: service.alerts.part(choice, MOST_ALERTS), nothing)
     return {member.key: tracked.id for tracked in found for member in tracked.alert.members}
 
 
-def changes(
-    results: Results, address: SeriesAddress, shown: SeriesView, alerts: Mapping[str, int] = MappingProxyType({})
-) -> list[Any]:
+def changes(shown: SeriesView, alerts: Mapping[str, int] = MappingProxyType({})) -> list[Any]:
     """Return the detected changes, newest first, each with its cause in a sentence and a link to its alert.
 
     ``alerts``: the number of the alert of each change, by the key of the change.
     """
     if not shown.changes:
         return []
-    named = {commit.hash: commit for commit in results.commits(address.machine)}
+    named = {commit.hash: commit for commit in shown.commits}
     lines = []
     for finding in reversed(shown.changes):
         size = f"{sign(finding.sense)} {amount(finding)}"
@@ -264,7 +254,7 @@ def changes(
                 [
                     html.Span(size, style={"color": f"light-dark({', '.join(change_colours(finding))})"}),
                     html.Span(f"{ends} ", className="dim"),
-                    *_place(finding, named, address.machine),
+                    *_place(finding, named, shown.key.machine),
                     html.Span(f" · {finding.cause.kind}: {finding.cause.sentence}"),
                     *told,
                 ]

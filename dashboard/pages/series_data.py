@@ -30,17 +30,12 @@ from lockstep.record.commands_to_repeat import in_working_tree, locked, script
 from lockstep.record.quantity import PAIRED, SUITE_BENCHMARK, benchmark_name
 
 
-def key_at(address: SeriesAddress) -> SeriesKey:
-    """Return the key of the series that a page's address names."""
-    return SeriesKey(address.machine, address.suite, address.variant, address.case, address.l2)
-
-
 def view(results: Results, address: SeriesAddress, machine_findings: MachineFindings | None) -> SeriesView:
     """Gather what the page of a series shows; without points if the series does not exist.
 
     ``machine_findings`` holds the changes found on the machine; ``None`` while the analysis is pending.
     """
-    key = key_at(address)
+    key = address.key
     points, rows = _measured_at(results, key)
     names = names_by_key(results, address.machine).get(key, ())
     followed = machine_findings.noise if machine_findings else {}
@@ -51,7 +46,7 @@ def view(results: Results, address: SeriesAddress, machine_findings: MachineFind
         ratio_names = names_by_key(results, address.machine).get(ratio, ())
         noise = next((name for name in ratio_names if name in followed), None)
         follows = noise.quantity.replace("_", " ") if noise else ""
-    quantity = described(rows, address.quantity or offered_quantities(results, address, key)[0].name)
+    quantity = described(rows, address.quantity or offered_quantities(results, key)[0].name)
     fallback = "speedup" if quantity.name == "speedup" else "latency"
     numbers = _numbers(rows, quantity.name)
     return SeriesView(
@@ -97,13 +92,13 @@ def _numbers(rows: RowTable, quantity: str) -> dict[int, Measured]:
     }
 
 
-def offered_quantities(results: Results, address: SeriesAddress, key: SeriesKey) -> list[Quantity]:
+def offered_quantities(results: Results, key: SeriesKey) -> list[Quantity]:
     """Return the quantities of which the series has numbers. The quantity that the detector follows comes first."""
     _, rows = _measured_at(results, key)
-    names = [name for name in quantities_of(results, address.suite) if not np.isnan(rows.measured(name)).all()]
+    names = [name for name in quantities_of(results, key.suite) if not np.isnan(rows.measured(name)).all()]
     first = ["speedup"] if "speedup" in names and not rows.is_baseline.any() else []
     names = first + [name for name in names if name not in first]
-    return [described(rows, name) for name in names or quantities_of(results, address.suite)[:1]]
+    return [described(rows, name) for name in names or quantities_of(results, key.suite)[:1]]
 
 
 #: Maximum number of listed commits. The chart shows all commits, and its zoom selects the listed ones.

@@ -137,7 +137,7 @@ def create_app(
         version = shown_version(store, findings, service)
         shown, title = page(store, (path or "/").removeprefix(root) or "/", search or "", service, security, findings)
         # The title of a notice says what there is not.
-        return shown, f"{said} · Lockstep" if (said := notice_of(shown)) else title, version
+        return shown, f"{notice_of(shown) or title} · Lockstep", version
 
     scheme = Input("scheme", "computedColorScheme"), State("colours", "data")
     in_browser(app, "title", Output("title", "modified_timestamp"), Input("title", "data"), at_once=True)
@@ -179,33 +179,31 @@ def page(
     security: RequestSecurity | None = None,
     findings: Findings | None = None,
 ) -> tuple[Any, str]:
-    """Return the page of an address, and its title."""
+    """Return the page of an address, and its title; a page without a title of its own has "" or that of a notice."""
     if path == "/alerts":
-        return alerts.layout(service, search), "Alerts · Lockstep"
+        return alerts.layout(service, search), "Alerts"
     if path.startswith("/alert/") and security is not None:
         return alert.layout(service, security, path.removeprefix("/alert/"))
     results = store.current()
     if not results.machines:
-        return nothing_measured(results), "Lockstep"
+        return nothing_measured(results), ""
     if path == "/compare":
-        sides = [part for part in query_values(search, "bm", "bc", "hm", "hc").values() if part]
-        return compare.layout(
-            results, search
-        ), f"Compare {' '.join(part[:24] for part in sides)}".strip() + " · Lockstep"
+        sides = [part[:24] for part in query_values(search, "bm", "bc", "hm", "hc").values() if part]
+        return compare.layout(results, search), " ".join(["Compare", *sides])
     if path == "/machines":
-        return machines.layout(), "Machines · Lockstep"
+        return machines.layout(), "Machines"
     match parse(path, search):
         case OverviewAddress() as address:
-            return overview.layout(results, address), f"{address.machine or opening_machine(results)} · Lockstep"
+            return overview.layout(results, address), address.machine or opening_machine(results)
         case CommitAddress() as address:
-            return commit.layout(results, address), f"{address.commit[:8]} {address.machine}".strip() + " · Lockstep"
+            return commit.layout(results, address), f"{address.commit[:8]} {address.machine}".strip()
         case SeriesAddress() as address:
-            return series.layout(results, address), f"{address.suite} {address.variant} {address.case} · Lockstep"
+            return series.layout(results, address), f"{address.suite} {address.variant} {address.case}"
         case FamilyAddress() as address:
             measured = address.machine in results.machines
             known = findings.of_machine(results, address.machine) if findings and measured else None
-            return family.layout(results, address, known), f"{address.suite} on {address.machine} · Lockstep"
-    return notice("There is no such page", html.P(back_link())), "Not found · Lockstep"
+            return family.layout(results, address, known), f"{address.suite} on {address.machine}"
+    return notice("There is no such page", html.P(back_link())), "Not found"
 
 
 def _shell() -> Any:

@@ -118,7 +118,7 @@ def test_alerts_messages_and_pages_show_no_ratio(tree, found, tmp_path):
     facts = words(series_page.facts(shown, machine))
     assert "1 % after" not in facts
     assert re.search(r'"children": "0\.[12]\d+"', facts)
-    changes = words(series_page.changes(results, SeriesAddress("box", "s.track_drift"), shown))
+    changes = words(series_page.changes(shown))
     assert "◆ " in changes
     assert "%" not in changes
 

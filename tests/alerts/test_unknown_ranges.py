@@ -148,7 +148,7 @@ def test_every_command_page_and_message_shows_the_two_ends(abroad, origin, run, 
     [mark] = marks([("triton", found[0])], commits_here, place, "light")
     assert f"in {ends}" in str(mark)
     address = SeriesAddress("h200", "linear", "triton", "M=1,K=64", "cold")
-    line = str(changes(results, address, view(results, address, findings.of_machine(results, "h200"))))
+    line = str(changes(view(results, address, findings.of_machine(results, "h200"))))
     assert f"bc={before}&hm=h200&hc={after}" in line
     assert "/commit/" not in line
 

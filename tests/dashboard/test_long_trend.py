@@ -21,7 +21,7 @@ def results(tmp_path_factory):
     return open_store(root / "results", repo=root / "repo").current()
 
 
-def lines(results, quantity, zoom=()):
+def lines(results, quantity, zoom=""):
     """Runs of every line of the chart as a page has it: name, places, values."""
     address = FamilyAddress("h200", "linear", CASES[:1], "cold", (quantity,), ("torch", "triton"), zoom)
     [card] = family_trends.trends(results, address, "light")
@@ -53,5 +53,5 @@ def test_a_chart_with_few_columns_has_points_of_the_line_and_all_of_them_where_i
     thin = {(name, x, y) for name, xs, ys in lines(results, "latency") for x, y in zip(xs, ys, strict=True)}
     assert thin < every
     assert {x for _, x, _ in thin} >= {0, 11, 12, LENGTH - 1}
-    near = {x for _, xs, _ in lines(results, "latency", (4.0, 6.0)) for x in xs}
+    near = {x for _, xs, _ in lines(results, "latency", "4,6") for x in xs}
     assert near == {2, 3, 4, 5, 6, 7, 8}

@@ -179,7 +179,7 @@ def test_the_source_of_each_suspect_is_read_alone(here, slower):
 
 
 def test_the_page_of_a_series_leads_to_the_alert_of_its_change(here, slower):
-    stored = vars(SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold")) | {"zoom": []}
+    stored = vars(SeriesAddress("h200", "linear", "triton", "M=8,K=64", "cold"))
     answer = call(here.client, "series-found.children", ["speedup", "", "order", "light", None], [stored])
     assert f'"/alert/{slower.id}"' in words(answer.json["response"]["series-found"])
 

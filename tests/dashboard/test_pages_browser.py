@@ -104,7 +104,7 @@ def test_the_controls_of_every_page_fold_on_a_phone(visit, site):
     ("size", "scheme"), [pytest.param("desktop", "dark", marks=pytest.mark.thorough), ("phone", "light")]
 )
 def test_a_series_page_fits_and_restores_its_zoom(visit, site, size, scheme):
-    address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": (30.0, 50.0)})
+    address = SeriesAddress(**{**vars(ONE), "quantity": "latency", "zoom": "30,50"})
     page = visit(site[0] + address.link(), size, scheme)
     page.locator("#series-chart .textpoint", has_text="▼ +").wait_for()
     assert page.locator("#series-chart .js-plotly-plot").evaluate("plot => plot.layout.xaxis.range") == [30, 50]
@@ -163,8 +163,8 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
 @pytest.mark.parametrize("kind", ["family", pytest.param("series", marks=pytest.mark.thorough)])
 def test_commits_by_date_are_in_the_address_a_zoom_of_the_other_axis_ends_and_the_chart_is_saved(visit, site, kind):
     address = {
-        "family": FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",), zoom=(10.0, 20.0)),
-        "series": SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold", zoom=(10.0, 20.0)),
+        "family": FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",), zoom="10,20"),
+        "series": SeriesAddress(FAST, "linear", "triton", "M=8,K=64", "cold", zoom="10,20"),
     }[kind]
     page = visit(site[0] + address.link())
     page.locator(".js-plotly-plot .points path").first.wait_for()

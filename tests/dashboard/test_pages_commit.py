@@ -54,7 +54,7 @@ def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     page_of, title = page(store, f"/commit/{at.hash}", "?machine=" + FAST)
     text = words(page_of)
     assert "Commit 40" in text
-    assert title == f"{at.short} {FAST} · Lockstep"
+    assert title == f"{at.short} {FAST}"
     client = create_app(store, findings=findings).server.test_client()
     address = {"commit": at.hash, "machine": FAST}
     told = compared(shown, STEP)
