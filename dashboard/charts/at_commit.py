@@ -20,6 +20,10 @@ from lockstep.history.model import Control
 _MOST_LABELS = 8
 
 
+#: A case with its horizontal position, its vertical position, and the text of its hover for both.
+_Dot = tuple[Row, float, float, str]
+
+
 def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme: Scheme) -> Figure:
     """Return a log-log chart of latency in µs over a numeric axis of the case, with a line for each variant.
 
@@ -33,20 +37,9 @@ def sweep(rows: Sequence[Row], axis: str, style_of: Mapping[str, Style], scheme:
         line = guide([x for x, _ in floors], [y for _, y in floors], scheme, "dot")
         hover = f"floor<br>{escape(axis)} = %{{x}}<br><b>%{{y:,.4r}} µs</b><extra></extra>"
         data.append(line | {"hoverinfo": None, "hovertemplate": hover})
-    for variant, style in style_of.items():
-        variant_rows = sorted((row for row in rows if row.variant == variant), key=lambda row: at[row.case])
-        case_points = [(at[row.case], row, row.measured("latency")) for row in variant_rows]
-        shown = [(x, row, value) for x, row, value in case_points if value]
-        if shown:
-            data.append(
-                {
-                    **stroke(style, scheme),
-                    "name": escape(variant),
-                    "x": [x for x, _, _ in shown],
-                    "y": [value.value for _, _, value in shown],
-                    "text": [hover_text(row, value, latency, escape(row.case)) for _, row, value in shown],
-                }
-            )
+    timed = [(row, value) for row in sorted(rows, key=lambda row: at[row.case]) if (value := row.measured("latency"))]
+    dots = [(r, at[r.case], value.value, hover_text(r, value, latency, escape(r.case))) for r, value in timed]
+    data += _variants(dots, style_of, scheme)
     layout = chart_layout(scheme)
     xs = sorted(set(at.values()))
     step = math.ceil(len(xs) / _MOST_LABELS)
@@ -154,10 +147,6 @@ def _hover(row: Row) -> str:
     return f"<b>{escape(row.variant)}</b><br>{escape(row.case)}<br>{numbers}"
 
 
-#: A case with its horizontal position, its vertical position, and the text of its hover for both.
-_Dot = tuple[Row, float, float, str]
-
-
 def accuracy(rows: Sequence[Row], style_of: Mapping[str, Style], scheme: Scheme) -> Figure | None:
     """Return a chart of the error of each case against its latency; ``None`` if no case has both numbers."""
     dots = [
@@ -212,22 +201,24 @@ def _chart(
     across = [x for _, x, _, _ in dots] + ([roof[1] / roof[0]] if roof else [])
     low, high = min(across) / room, max(across) * room
     data = [guide((low, across[-1], high), (low * roof[0], roof[1], roof[1]), scheme)] if roof else []
-    for variant, style in style_of.items():
-        own = [dot for dot in dots if dot[0].variant == variant]
-        if own:
-            hovers = [
-                f"<b>{escape(variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{text}" for row, *_, text in own
-            ]
-            dot: Figure = {
-                "type": "scatter",
-                "mode": "markers",
-                "name": escape(variant),
-                "hovertemplate": "%{text}<extra></extra>",
-            }
-            dot["marker"] = {"color": style.colour(scheme), "size": 7, "symbol": style.marker}
-            data.append(dot | {"x": [x for _, x, _, _ in own], "y": [y for _, _, y, _ in own], "text": hovers})
+    named = [
+        (row, x, y, f"<b>{escape(row.variant)}</b> {escape(row.l2)}<br>{escape(row.case)}<br><b>{text}")
+        for row, x, y, text in dots
+    ]
+    data += [trace | {"mode": "markers"} for trace in _variants(named, style_of, scheme)]
     heights = [y for trace in data for y in trace["y"]]
     layout = chart_layout(scheme)
     layout["xaxis"] |= log_axis(low, high, narrow=True) | titled(titles[0], scheme)
     layout["yaxis"] |= log_axis(min(heights) / room, max(heights) * room) | titled(titles[1], scheme)
     return {"data": data, "layout": layout}
+
+
+def _variants(dots: Sequence[_Dot], style_of: Mapping[str, Style], scheme: Scheme) -> list[Figure]:
+    """Return a line for each variant through its dots, in their order."""
+    traces = []
+    for variant, style in style_of.items():
+        own = [(x, y, text) for row, x, y, text in dots if row.variant == variant]
+        if own:
+            x, y, text = map(list, zip(*own, strict=True))
+            traces.append(stroke(style, scheme) | {"name": escape(variant), "x": x, "y": y, "text": text})
+    return traces

@@ -29,48 +29,18 @@ from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.pages_service import AlertService
 from lockstep.history.store import Store, StoreError
 
-#: Path of the polls, below the prefix of the pages. ``assets/live.js`` requests it.
-PATH = "_live"
-
-
-def add_live(app: Dash, store: Store, findings: Findings, service: AlertService | None) -> None:
-    """Answer polls with the current version of what pages show, whether it changes soon, and what is not current."""
-
-    def live() -> Response:
-        results = store.current()
-        version = shown_version(store, findings, service)
-        return jsonify(
-            version=version, soon=findings.busy(results), trouble=" ".join(troubles(store, service).values())
-        )
-
-    def unusable(error: Exception) -> tuple[Response, int]:
-        return Response(f"{error}.", mimetype="text/plain"), 503
-
-    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{PATH}", view_func=live)
-    for kind in (StoreError, StateError):
-        app.server.register_error_handler(kind, unusable)
-
-
-def shown_version(store: Store, findings: Findings, service: AlertService | None) -> str:
-    """Return a text that changes whenever the results, their findings, the alerts or the notice on them change."""
-    results = store.current()
-    findings.request_analysis(results)
-    parts = [findings.version(results), str(findings.analysing)]
-    if service is not None:
-        parts += [str(service.version()), service.trouble]
-    return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
-
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: Path of the polls. ``assets/live.js`` requests it.
+_LIVE_PATH = "/_live"
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en">
     <head>{%metas%}<title>{%title%}</title>{%favicon%}{%css%}<script src="{scheme}"></script></head>
     <body>{%app_entry%}<footer>{%config%}{%scripts%}{%renderer%}</footer></body>
 </html>"""
-
 
 #: Pages in the navigation bar, in order.
 _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Machines": "/machines"}
@@ -79,7 +49,7 @@ _NAVIGATION = {"Overview": "/", "Compare": "/compare", "Alerts": "/alerts", "Mac
 PLOTLY = Path(__file__).parents[1] / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 #: Path at which Dash's charts request the whole of plotly.js.
-_PLOTLY_PATH = "_dash-component-suites/plotly/package_data/plotly.min.js"
+_PLOTLY_PATH = "/_dash-component-suites/plotly/package_data/plotly.min.js"
 
 
 def create_app(
@@ -118,11 +88,9 @@ def create_app(
     app.server.wsgi_app = below(app.server.wsgi_app, root)
     security = RequestSecurity(app, access or Access())
     app.server.register_blueprint(create_api(store, service, security.limiter, findings))
-    app.server.add_url_rule(f"{app.config.routes_pathname_prefix}{_PLOTLY_PATH}", "plotly", lambda: send_file(PLOTLY))
+    app.server.add_url_rule(_PLOTLY_PATH, "plotly", lambda: send_file(PLOTLY))
     add_live(app, store, findings, service)
-    prefix = app.config.requests_pathname_prefix
-    alert_path = f"{app.config.routes_pathname_prefix}alerts/<int:number>"
-    app.server.add_url_rule(alert_path, "alert_of_list", lambda number: redirect(f"{prefix}alert/{number}"))
+    app.server.add_url_rule("/alerts/<int:number>", "alert_of_list", lambda number: redirect(f"{root}/alert/{number}"))
 
     @app.callback(
         Output("page", "children"),
@@ -156,6 +124,32 @@ def create_app(
         alerts.register(app, store, findings, service)
         alert.register(app, store, findings, service, security)
     return app
+
+
+def add_live(app: Dash, store: Store, findings: Findings, service: AlertService | None) -> None:
+    """Answer polls with the current version of what pages show, whether it changes soon, and what is not current."""
+
+    def live() -> Response:
+        results = store.current()
+        version, trouble = shown_version(store, findings, service), " ".join(troubles(store, service).values())
+        return jsonify(version=version, soon=findings.busy(results), trouble=trouble)
+
+    def unusable(error: Exception) -> tuple[Response, int]:
+        return Response(f"{error}.", mimetype="text/plain"), 503
+
+    app.server.add_url_rule(_LIVE_PATH, view_func=live)
+    for kind in (StoreError, StateError):
+        app.server.register_error_handler(kind, unusable)
+
+
+def shown_version(store: Store, findings: Findings, service: AlertService | None) -> str:
+    """Return a text that changes whenever the results, their findings, the alerts or the notice on them change."""
+    results = store.current()
+    findings.request_analysis(results)
+    parts = [findings.version(results), str(findings.analysing)]
+    if service is not None:
+        parts += [str(service.version()), service.trouble]
+    return blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def below(application: WSGIApplication, root: str) -> WSGIApplication:
