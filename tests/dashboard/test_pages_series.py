@@ -207,7 +207,7 @@ def test_the_error_of_the_check_is_charted_over_the_commits(tmp_path):
     assert "<b>8.000e-03</b>" in line["text"][-1]
     assert {"2e-03", "5e-03"} <= set(figure["layout"]["yaxis"]["ticktext"])
     [key] = keys_of(results, "linear")
-    assert "error" in [one.name for one in series_data.offered_quantities(results, ONE_CASE, key)]
+    assert "error" in [one.name for one in series_data.offered_quantities(results, key)]
 
 
 def test_an_error_of_zero_is_a_point_and_an_unknown_one_none(tmp_path):
