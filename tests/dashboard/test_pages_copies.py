@@ -107,7 +107,7 @@ def test_a_long_trend_has_dots_at_its_measurements(results, monkeypatch):
     assert (dots["mode"], numbers(dots["x"])) == ("markers", [at for at in range(MOVED) if at != COPIED])
     assert "same work as" in line["text"][COPIED]
     assert numbers(after["x"]) == list(range(MOVED, LENGTH))
-    before, after = (one for one in trend(results, zoom=(1.0, 5.0))["data"] if one.get("name") == "triton")
+    before, after = (one for one in trend(results, zoom="1,5")["data"] if one.get("name") == "triton")
     assert before["mode"] == after["mode"] == "lines+markers"
     assert [at for at, symbol in enumerate(before["marker"]["symbol"]) if "open" in symbol] == [COPIED]
 
