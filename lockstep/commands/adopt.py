@@ -11,12 +11,11 @@ from asv.commands import Command
 from asv.config import Config
 from rich.console import Console
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.script_option import project_of
 from lockstep.commands.verb import Verb
 from lockstep.gate.versions import version
-from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.exit_status import BROKEN, UsageError
 from lockstep.processes.git import Git
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asv.console import log
-from asv.util import UserError
-
 from lockstep.alerts.database.location import STATE
-from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import (
     add_location_options,
     check_locations,
@@ -22,7 +17,7 @@ from lockstep.commands.results_options import (
     repository,
     results_folder,
 )
-from lockstep.processes.exit_status import BROKEN, USAGE
+from lockstep.processes.exit_status import UsageError
 from lockstep.suite.selection import nearest
 
 if TYPE_CHECKING:
@@ -138,24 +133,3 @@ def open_alerts(args: argparse.Namespace) -> AlertStore:
 
     check_locations(args)
     return AlertStore(Database(args.state or default_state(results_folder(args))))
-
-
-def run_verb(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """Run a verb and return its exit status. Print an error that the user can correct in one line, no traceback."""
-    from lockstep.alerts.database.alert_row import NoSuchAlert
-    from lockstep.alerts.database.connection import StateError
-    from lockstep.alerts.database.states_and_actions import LifecycleError
-    from lockstep.history.store import StoreError
-    from lockstep.notify.receivers import ReceiverError
-
-    # Log records of this library would appear between our own lines, and within JSON output.
-    logging.getLogger("apprise").propagate = False
-    try:
-        return run(args)
-    except (StateError, StoreError) as error:
-        log.error(str(error))
-        return BROKEN
-    # UserError: an error in asv's configuration
-    except (LifecycleError, NoSuchAlert, ReceiverError, UserError) as error:
-        log.error(str(error))
-        return USAGE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import getpass
+import logging
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ from lockstep.commands.alert_options import (
     names_of,
     open_alerts,
     run_analysis,
-    run_verb,
 )
 from lockstep.commands.results_options import open_store
 from lockstep.commands.verb import Verb
@@ -75,12 +75,8 @@ class Alerts(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Run the requested action and return its exit status."""
-        return run_verb(_run, args)
-
-
-def _run(args: argparse.Namespace) -> int:
-    run = {"list": _list, "show": _show, "notify": _notify}.get(args.action, _act)
-    return run(open_alerts(args), args)
+        run = {"list": _list, "show": _show, "notify": _notify}.get(args.action, _act)
+        return run(open_alerts(args), args)
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -201,6 +197,8 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
     from lockstep.notify.outbox import Outbox
     from lockstep.notify.receivers import VARIABLE, receivers
 
+    # Log records of this library would appear between our own lines.
+    logging.getLogger("apprise").propagate = False
     to = receivers(os.environ)
     outbox = Outbox(store)
     store.sync(run_analysis(args)[1])

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from asv.commands import Command
 from asv.console import log
 
-from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts, run_verb
+from lockstep.commands.alert_options import add_sources, add_state, alert_number, open_alerts
 from lockstep.commands.bisect_releases import add_package_options, bisect_package
-from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import load_config, open_store, repository
 from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.shared_options import tuned_file
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
@@ -63,23 +62,23 @@ class Bisect(Verb, Command):  # type: ignore[misc]  # asv has no types
             raise UsageError("bisect needs the number of an alert, or --package 'liger-kernel==0.5.0..0.6.4'")
         if args.package:
             return bisect_package(None, args) if args.script else int(super().run_from_args(args))
-
-        def run(args: argparse.Namespace) -> int:
-            refused = _refused(args)
-            return int(super(Bisect, cls).run_from_args(args)) if refused is None else refused
-
-        return run_verb(run, args)
+        ended = _check_alert(args)
+        return int(super().run_from_args(args)) if ended is None else ended
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Bisect, print the result, and store it in the alert's log."""
         if args.package:
             return bisect_package(conf, args)
-        return run_verb(lambda args: _run(conf, args), args)
+        return _run(conf, args)
 
 
-def _refused(args: argparse.Namespace) -> int | None:
-    """Print an error and return its exit status if Lockstep cannot bisect the alert; ``None`` if it can."""
+def _check_alert(args: argparse.Namespace) -> int | None:
+    """Return the exit status if the range of the alert is unknown; ``None`` if it can be bisected.
+
+    Raises:
+        UsageError: bisect does not measure what the alert is about.
+    """
     from lockstep.alerts.bisection import UnknownRange, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
     from lockstep.alerts.text import asv_find_command, search_command
@@ -88,22 +87,18 @@ def _refused(args: argparse.Namespace) -> int | None:
     alert = store.alert(args.alert)
     details = alert.alert
     if not details.members or not details.commits or not details.before:
-        log.error(f"alert {alert.id} has no range of commits to bisect")
-        return USAGE
+        raise UsageError(f"alert {alert.id} has no range of commits to bisect")
     conf = load_config(args)
     worst = details.members[0]
     search = search_command(details, alert.id)
     if worst.series.checked:
-        log.error(f"bisect measures times, not checks; to check every commit of the range: {search}")
-        return USAGE
+        raise UsageError(f"bisect measures times, not checks; to check every commit of the range: {search}")
     if worst.series.exact:
         between = f"{search} compiles the commits in between, " if search else ""
         shown = f"lockstep code diff {details.before[:8]} {details.after[:8]} shows the change"
-        log.error(f"bisect measures times; {worst.series.quantity} needs no measurement: {between}{shown}")
-        return USAGE
+        raise UsageError(f"bisect measures times; {worst.series.quantity} needs no measurement: {between}{shown}")
     if worst.series.cost:
-        log.error(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
-        return USAGE
+        raise UsageError(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
@@ -111,8 +106,7 @@ def _refused(args: argparse.Namespace) -> int | None:
     except UnknownRange as error:
         return _no_range(store, alert, error, args)
     if conf or not worst.series.ours:
-        log.error(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(details)}")
-        return USAGE
+        raise UsageError(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(details)}")
     # Without a configuration, asv reports that it is missing.
     return None
 
@@ -129,7 +123,6 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
     from lockstep.alerts.analysis.step_facts import levels
     from lockstep.alerts.bisection import Expected, Inconclusive, NotReproduced, UnknownRange, bisect, search_range
     from lockstep.alerts.cause.commit_ranges import Ranges
-    from lockstep.asv.worker_client import WorkerDied
 
     store = open_alerts(args)
     alert = store.alert(args.alert)
@@ -153,9 +146,6 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
         _report(args, str(error), [], error.measured)
         store.note(alert.id, "bisected", str(error))
         return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
-    except WorkerDied as error:
-        log.error(str(error))
-        return BROKEN
     sentence = _sentence(bisection, member)
     store.note(alert.id, "bisected", sentence)
     _report(args, sentence, bisection.suspects, bisection.measured)

@@ -6,13 +6,11 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.gate import Gate, compare
 from lockstep.gate.bisect_releases import FirstBad, ReleaseSearch
 from lockstep.gate.model import SeriesKey
 from lockstep.gate.report.report import Report, headline
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
-from lockstep.processes.toolchain import ToolchainError, UnknownToolchain
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import line_console
 from lockstep.record.json_output import print_json
@@ -41,11 +39,7 @@ def _gate() -> argparse.ArgumentParser:
 
 
 def bisect_package(conf: Any, args: argparse.Namespace) -> int:
-    """Search the releases of a range, print what was found, and return the exit status.
-
-    Raises:
-        UsageError: the text is not a range of releases.
-    """
+    """Search the releases of a range, print what was found, and return the exit status."""
     say = line_console(stderr=True).print
 
     def of(low: str, high: str, keys: Sequence[SeriesKey]) -> Report:
@@ -58,14 +52,8 @@ def bisect_package(conf: Any, args: argparse.Namespace) -> int:
             asked.family = [] if args.script else [*dict.fromkeys(key.suite for key in keys)]
         return compare(conf, asked, say)
 
-    try:
-        search = ReleaseSearch(releases(args.package), of, say)
-        ends = search.run()
-    except UnknownToolchain as error:
-        raise UsageError(str(error)) from error
-    except ToolchainError as error:
-        say(str(error))
-        return BROKEN
+    search = ReleaseSearch(releases(args.package), of, say)
+    ends = search.run()
     sentences = [_sentence(found) for found in search.found] or [headline(ends)]
     if args.json:
         releases_found = [found.release for found in search.found]

@@ -13,10 +13,10 @@ from asv.commands import Command
 from asv.console import log
 from rich.text import Text
 
-from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis, run_verb
+from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis
 from lockstep.commands.results_options import repository
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
 from lockstep.processes.git import Git
 from lockstep.record.console import plain_table, wide_console
 from lockstep.record.json_output import print_json
@@ -53,7 +53,7 @@ class Changes(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Analyse the results, print the changes, and return the exit status."""
-        return run_verb(_run, args)
+        return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -111,17 +111,15 @@ def _since(text: str | None, results: Results, git: Git) -> int:
     """Return the date of the day or commit that ``--since`` names, in ms since 1970; 0 without ``--since``.
 
     Raises:
-        LifecycleError: the text is neither a day nor a commit.
+        UsageError: the text is neither a day nor a commit.
     """
-    from lockstep.alerts.database.states_and_actions import LifecycleError
-
     if text is None:
         return 0
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         try:
             day = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
         except ValueError as error:
-            raise LifecycleError(f"--since {text} is not a day: {error}; write a day such as 2026-11-21") from error
+            raise UsageError(f"--since {text} is not a day: {error}; write a day such as 2026-11-21") from error
         return int(day.timestamp() * 1000)
     matches = [commit for commit in results.commits() if len(text) >= 4 and commit.hash.startswith(text)]
     if len(matches) == 1:
@@ -129,7 +127,7 @@ def _since(text: str | None, results: Results, git: Git) -> int:
     if not matches and not text.startswith("-") and (seconds := git.try_line("log", "-1", "--format=%at", text, "--")):
         return 1000 * int(seconds)
     known = "several commits begin with it" if matches else "git knows no such commit"
-    raise LifecycleError(f"--since {text}: {known}; write a day (2026-11-21) or a commit (v1.2, HEAD~5, a hash)")
+    raise UsageError(f"--since {text}: {known}; write a day (2026-11-21) or a commit (v1.2, HEAD~5, a hash)")
 
 
 #: What the JSON of a change says by the names of ``FoundChange``.

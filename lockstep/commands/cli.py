@@ -24,14 +24,10 @@ from asv.commands.run import Run as AsvRun
 from asv.console import log
 
 from lockstep.commands.asv_show import expect_results
-from lockstep.commands.config import ConfigError, check_config
-from lockstep.history.cache_folder import StoreError
+from lockstep.commands.config import check_config
 from lockstep.processes import extras
-from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED, USAGE, Unusable, UsageError
 from lockstep.processes.started_process import PRELOAD
-from lockstep.record.file import RecordError
-from lockstep.suite.definition import SuiteError
-from lockstep.suite.thresholds import ThresholdsError
 
 #: Exit status of git if it does not understand the command line.
 _GIT_USAGE = 129
@@ -47,10 +43,6 @@ _ADVICE = {
     'that "branches" of asv.conf.json names has a commit, and read the lines above. If a module there is of another '
     'tool, give the suites a folder of their own: "benchmark_dir" in asv.conf.json',
 }
-
-
-class UsageError(ValueError):
-    """A request cannot be fulfilled. The message says what to write instead."""
 
 
 def expect_folder(file: Path | None) -> None:
@@ -107,12 +99,12 @@ def _status(program: str) -> int:
             log.error(hint)
         # git fails for an unknown name. The failure of any other process is not a mistake in the command line.
         return BROKEN if isinstance(error, util.ProcessError) and not hint else USAGE
-    except (UsageError, ConfigError, SuiteError, RecordError, ThresholdsError) as error:
+    except UsageError as error:
         log.error(str(error))
         return USAGE
     except BrokenPipeError:
         raise
-    except (OSError, StoreError) as error:
+    except (OSError, Unusable) as error:
         _show_traceback(verbose)
         log.error(str(error) or type(error).__name__)
         return BROKEN

@@ -21,8 +21,8 @@ from lockstep.commands.code_diff import absent_families, add_diff, fail, run_dif
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.shared_options import add_repeatable, add_toolchain, say
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, USAGE
-from lockstep.processes.toolchain import ToolchainError, UnknownToolchain, toolchain_of
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
+from lockstep.processes.toolchain import toolchain_of
 from lockstep.record.console import wide_console
 from lockstep.record.json_output import print_json
 from lockstep.suite.definition import Suite
@@ -76,33 +76,24 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action, and return its exit status."""
-        from lockstep.machine_code.targets import Target, TargetError
-        from lockstep.machine_code.worker_session import TracingFailed
-        from lockstep.suite.commit_sources import RefError
+        from lockstep.machine_code.targets import Target
         from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
         from lockstep.suite.selection import pick_suites
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
-        try:  # before loading the suites, whose imports take seconds
-            targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
-        except TargetError as error:
-            return fail(USAGE, str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}')
+        # before loading the suites, whose imports take seconds
+        targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         expect_folder(getattr(args, "markdown", None))
         loaded = load_suites(Path(conf.benchmark_dir))
         if not loaded:
-            return fail(USAGE, f"{conf.benchmark_dir} (benchmark_dir in asv.conf.json) holds no suite")
+            raise UsageError(f"{conf.benchmark_dir} (benchmark_dir in asv.conf.json) holds no suite")
         picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
         suites = list({suite.name: suite for suite in picked}.values())
         packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded)
-        try:
-            if args.action == "history":
-                return run_history(conf, args, packages, suites, targets)
-            run_action = {"show": _show, "doctor": _doctor, "diff": run_diff}[args.action]
-            return run_action(args, packages, suites, targets)
-        except (RefError, UnknownToolchain) as error:
-            return fail(USAGE, str(error))
-        except (TracingFailed, ToolchainError) as error:
-            return fail(BROKEN, str(error))
+        if args.action == "history":
+            return run_history(conf, args, packages, suites, targets)
+        run_action = {"show": _show, "doctor": _doctor, "diff": run_diff}[args.action]
+        return run_action(args, packages, suites, targets)
 
 
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:

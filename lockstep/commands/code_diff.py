@@ -12,10 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.code_history import Packages
 from lockstep.commands.shared_options import FORMS, say
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
 from lockstep.processes.toolchain import toolchain_of
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console

@@ -10,12 +10,10 @@ from typing import Any
 from asv import util
 from asv.config import Config
 
+from lockstep.processes.exit_status import UsageError
+
 #: Names of asv's configuration file, if ``--config`` names none.
 CONFIGS = ("asv.conf.json", "asv.conf.jsonc")
-
-
-class ConfigError(ValueError):
-    """asv.conf.json cannot be used. The message names the file, the key and the required value."""
 
 
 def _text(value: Any) -> bool:
@@ -69,7 +67,7 @@ def check_config(config: str | None) -> Mapping[str, Any]:
         config: the path of ``--config``; without it, the ``CONFIGS`` in the working directory are checked.
 
     Raises:
-        ConfigError: the file is not JSON or not an object, or a value has the wrong type.
+        UsageError: the file is not JSON or not an object, or a value has the wrong type.
         asv.util.UserError: asv refuses the version of the configuration's format.
         OSError: the file cannot be read.
     """
@@ -78,20 +76,20 @@ def check_config(config: str | None) -> Mapping[str, Any]:
         try:
             content = util.load_json(path, js_comments=True)
         except RecursionError as error:
-            raise ConfigError(f"{path} is not JSON: it is nested too deeply") from error
+            raise UsageError(f"{path} is not JSON: it is nested too deeply") from error
         except ValueError as error:
-            raise ConfigError(f"{path} is not JSON: {error}") from error
+            raise UsageError(f"{path} is not JSON: {error}") from error
         if not isinstance(content, dict):
-            raise ConfigError(f"{path} must hold a JSON object, but holds {_kind(content)}")
+            raise UsageError(f"{path} must hold a JSON object, but holds {_kind(content)}")
         version = content.get("version")
         if type(version) is not int:
-            raise ConfigError(f'{path}: "version" must be {Config.api_version}, but is {_kind(version)}')
+            raise UsageError(f'{path}: "version" must be {Config.api_version}, but is {_kind(version)}')
         _expect(path, "", content, _KEYS)
         section = content.get("lockstep", {})
         _expect(path, "lockstep.", section, _OURS)
         for key in section:
             if key not in _OURS:
-                raise ConfigError(f'{path}: "lockstep" has no key {key!r}; its keys are {", ".join(_OURS)}')
+                raise UsageError(f'{path}: "lockstep" has no key {key!r}; its keys are {", ".join(_OURS)}')
     return section
 
 
@@ -100,7 +98,7 @@ def _expect(
 ) -> None:
     for key, (right, description) in keys.items():
         if key in content and not right(content[key]):
-            raise ConfigError(f'{path}: "{prefix}{key}" must be {description}, but is {_kind(content[key])}')
+            raise UsageError(f'{path}: "{prefix}{key}" must be {description}, but is {_kind(content[key])}')
 
 
 def _kind(value: Any) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from asv.commands import Command
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.verb import Verb
 from lockstep.gate.report.report import EXIT
 from lockstep.gate.report.terminal import show
 from lockstep.gate.report.untrusted_report import Unreadable, from_json
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.console import wide_console
 
 

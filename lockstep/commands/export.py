@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BROKEN, OK
+from lockstep.processes.exit_status import BROKEN, OK, UsageError
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 from asv.commands import Command
 
-from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.script_option import add_script_option, asked_of, releases_of
 from lockstep.commands.shared_options import add_repeatable, add_retune_option, tuned_file
@@ -28,17 +28,16 @@ from lockstep.gate.report.terminal import show
 from lockstep.gate.request import Request
 from lockstep.gate.run import run
 from lockstep.gate.versions import prefix_of
-from lockstep.processes.exit_status import BROKEN, USAGE
+from lockstep.processes.exit_status import Unusable, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
-from lockstep.processes.toolchain import ToolchainError
 from lockstep.processes.toolchain.release import Release
 from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
-from lockstep.suite.commit_sources import WORKING_TREE, RefError
-from lockstep.suite.definition import CACHE_STATES, Suite, SuiteError
+from lockstep.suite.commit_sources import WORKING_TREE
+from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 from lockstep.suite.selection import match_labels, pick_suites
-from lockstep.suite.thresholds import FILE, ThresholdsError, read_thresholds
+from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
 SILENCE_S = 60.0
@@ -115,18 +114,9 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
             # A cancelled runner sends SIGTERM. The report must still be written, and the worker must end.
             with sigterm_interrupts():
                 report = compare(conf, args, say)
-        except RefError as error:
-            mistake = f"{error} (in a workflow: fetch-depth: 0 at actions/checkout)"
-            _write_mistake(mistake, args.markdown)
-            say(mistake)
-            return USAGE
-        except (UsageError, SuiteError, ThresholdsError) as error:
+        except (UsageError, Unusable) as error:
             _write_mistake(str(error), args.markdown)
             raise
-        except ToolchainError as error:
-            _write_mistake(str(error), args.markdown)
-            say(str(error))
-            return BROKEN
         _write_report(report, args)
         return EXIT[report.state]
 

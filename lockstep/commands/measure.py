@@ -15,8 +15,7 @@ from asv.console import log
 from rich.console import Console
 
 from lockstep.asv.coordinator import CommitWorker
-from lockstep.asv.worker_client import WorkerDied, WorkerSpec
-from lockstep.commands.cli import UsageError
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.commands.script_option import add_script_option, measure_script
 from lockstep.commands.shared_options import (
     add_costs_option,
@@ -27,7 +26,7 @@ from lockstep.commands.shared_options import (
 )
 from lockstep.commands.verb import Verb
 from lockstep.gpu.nvml import find_gpu
-from lockstep.processes.exit_status import BROKEN, INTERRUPTED
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.file import newest_harness
@@ -134,9 +133,6 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
                             _show_rest(shown, console)
             if device == "cpu" and "ok" in states and not args.json:
                 console.print(CPU_NOTE)
-        except WorkerDied as died:
-            log.error(f"the worker does not start: {died.how}")
-            return BROKEN
         except KeyboardInterrupt:
             last = f"; the last step was: {told[0]}" if told else ""
             seconds = f"{time.monotonic() - started:.0f} s"

@@ -9,10 +9,9 @@ from typing import Any
 from asv.commands import Command
 from asv.console import log
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.verb import Verb
 from lockstep.fleet.merge import Merged, merge, shard_folders
-from lockstep.processes.exit_status import BAD_NEWS, OK
+from lockstep.processes.exit_status import BAD_NEWS, OK, UsageError
 from lockstep.record.mirror import Mirror, local
 
 

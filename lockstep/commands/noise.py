@@ -11,11 +11,11 @@ from asv.commands import Command
 from asv.console import log
 
 from lockstep.asv.fresh_runs import FreshRuns
-from lockstep.asv.worker_client import WorkerDied, WorkerSpec
-from lockstep.commands.cli import UsageError, expect_folder
+from lockstep.asv.worker_client import WorkerSpec
+from lockstep.commands.cli import expect_folder
 from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs, tuned_file
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BROKEN, INTERRUPTED
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.json_output import json_text
@@ -74,14 +74,6 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
 
         The status is 2 if a series failed in any run, 3 if no series was measured in every run.
         """
-        try:
-            return cls._run(conf, args)
-        except WorkerDied as died:  # only at the start; the recorder replaces workers that die later
-            log.error(f"the worker does not start: {died.how}")
-            return BROKEN
-
-    @classmethod
-    def _run(cls, conf: Any, args: argparse.Namespace) -> int:
         if args.runs < 1:
             raise UsageError(f"--runs {args.runs}: must be at least 1")
         if args.series < 1:

@@ -16,12 +16,11 @@ from asv.repo import get_repo
 from asv.results import get_existing_hashes
 
 from lockstep.commands.alert_options import add_sources, run_analysis
-from lockstep.commands.cli import UsageError
 from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.verb import Verb
 from lockstep.fleet.next_commits import CaseName, Costs, Doubt, Known, Plan, Step, plan
 from lockstep.fleet.shard import Shard, owners
-from lockstep.processes.exit_status import OK
+from lockstep.processes.exit_status import OK, UsageError
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.config import Config
-from asv.console import log
 
 from lockstep.commands.gate import share
 from lockstep.commands.shared_options import add_repeatable
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.shared_fields import json_line
 from lockstep.referee.error_rate import Search
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
-from lockstep.suite.definition import SuiteError
 from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
 
 if TYPE_CHECKING:
@@ -93,20 +90,16 @@ class RefereeVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
         started = time.monotonic()
         load_torch()
         # Imported here: torch is slow to import, and asv's other commands do without it.
-        from lockstep.referee.loop import NoVerdict, Referee
+        from lockstep.referee.loop import Referee
 
         with closing(Referee(source, search, args.limit, keep=args.keep)) as referee:
-            try:
-                submissions = [referee.submission_of(place) for place in args.candidates]
-                rival = args.against if args.against and not source.against else ""
-                referee.open(referee.submission_of(rival) if rival else None)
-                for note in referee.notes:
-                    print(f"note: {note}", file=sys.stderr)
-                for verdict in map(referee.judge, submissions) if submissions else _from_lines(referee):
-                    print(json_line(asdict(verdict)).strip() if args.json else verdict.sentence(), flush=True)
-            except NoVerdict as error:
-                log.error(str(error))
-                return BROKEN
+            submissions = [referee.submission_of(place) for place in args.candidates]
+            rival = args.against if args.against and not source.against else ""
+            referee.open(referee.submission_of(rival) if rival else None)
+            for note in referee.notes:
+                print(f"note: {note}", file=sys.stderr)
+            for verdict in map(referee.judge, submissions) if submissions else _from_lines(referee):
+                print(json_line(asdict(verdict)).strip() if args.json else verdict.sentence(), flush=True)
             print(_summary(referee, time.monotonic() - started), file=sys.stderr)
             return _status(referee.counts)
 
@@ -150,7 +143,7 @@ def _from_lines(referee: Referee) -> Iterator[Verdict]:
         if line.strip():
             try:
                 submission = _submission(referee, line)
-            except (ValueError, SuiteError) as error:
+            except ValueError as error:
                 yield Verdict(f"line {number}", referee.incumbent, Outcome.BROKEN, reason=str(error))
             else:
                 yield referee.judge(submission)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from asv.config import Config
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.history.asv_project import open_project, repository_of
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.mirror import local
 
 if TYPE_CHECKING:

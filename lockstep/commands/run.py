@@ -17,12 +17,11 @@ from asv.results import get_existing_hashes
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
-from lockstep.commands.cli import UsageError
 from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.commands.shards_option import add_launcher_option, add_shards_option, run_shards
 from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs
-from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.exit_status import UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
@@ -99,11 +98,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
         log.info(f"Measuring {args.range or 'the newest commits'} by {len(suites)} suites; asking the machine first")
-        try:
-            host = ask_host()
-        except RuntimeError as error:
-            log.error(str(error))
-            return BROKEN
+        host = ask_host()
         base = args.machine or Machine.get_unique_machine_name()
         options = RunOptions(
             machine=f"{base}-{host.clock_slug}",

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from asv.config import Config
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
 from lockstep.gate.model import is_release
 from lockstep.gate.versions import version
 from lockstep.processes.cache_folder import cache_folder
-from lockstep.processes.exit_status import BROKEN
-from lockstep.processes.toolchain import UnknownToolchain
+from lockstep.processes.exit_status import BROKEN, UsageError
 from lockstep.processes.toolchain.release import Release, release_of, two_releases
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.json_output import print_json
@@ -27,9 +25,9 @@ from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, Asked, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
-from lockstep.scripts.project import NoScript, Project
+from lockstep.scripts.project import Project
 from lockstep.scripts.record_history import record_history
-from lockstep.suite.commit_sources import WORKING_TREE, RefError
+from lockstep.suite.commit_sources import WORKING_TREE
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.thresholds import FILE, read_thresholds
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -72,10 +70,7 @@ def releases_of(args: argparse.Namespace, say: Callable[[str], None]) -> tuple[R
         return None
     if len(args.package) > 1 or (args.base, args.head) != ("HEAD", WORKING_TREE):
         raise UsageError(f"--package {ranges[0]} names base and head: leave out --base, --head and another --package")
-    try:
-        base, head = two_releases(ranges[0], say)
-    except UnknownToolchain as error:
-        raise UsageError(str(error)) from error
+    base, head = two_releases(ranges[0], say)
     args.base, args.head, args.package = base.name, head.name, []
     return base, head
 
@@ -92,11 +87,8 @@ def project_of(args: argparse.Namespace, packages: tuple[str, ...] = ()) -> tupl
     words = shlex.split(args.script)
     if not words:
         raise UsageError("--script needs a file: --script 'benchmarks/bench_rope.py 4096'")
-    try:
-        file = Path(words[0])
-        project = Project.of_releases(file, packages) if packages else Project.of(file, tuple(args.package))
-    except NoScript as error:
-        raise UsageError(str(error)) from error
+    file = Path(words[0])
+    project = Project.of_releases(file, packages) if packages else Project.of(file, tuple(args.package))
     return project, Plan(
         suite=project.file.stem,
         sides={},
@@ -119,10 +111,7 @@ def run_script(args: argparse.Namespace) -> int:
     settings = next((name for name in [args.config, *CONFIGS] if name and Path(name).is_file()), None)
     folder = Path(Config.load(settings).results_dir if settings else "results").resolve()
     say = line_console(stderr=True).print
-    try:
-        recorded = record_history(project, plan, args.range or "HEAD^!", folder, say)
-    except RefError as error:
-        raise UsageError(str(error)) from error
+    recorded = record_history(project, plan, args.range or "HEAD^!", folder, say)
     say(f"{recorded} commits recorded in {folder}; `lockstep publish` and `lockstep dashboard` show them")
     return 0 if recorded else BROKEN
 

@@ -13,11 +13,11 @@ from asv.console import log
 from asv.repo import get_repo
 from asv.results import get_existing_hashes
 
-from lockstep.commands.cli import UsageError
 from lockstep.fleet.merge import begin_shard
-from lockstep.fleet.shard import Shard, ShardError
+from lockstep.fleet.shard import Shard
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.preflight import Preflight, preflight
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.provenance import Host
 from lockstep.suite.definition import Suite
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -52,10 +52,7 @@ class ShardRun:
         Raises:
             UsageError: the text names no shard, or another process measures the shard.
         """
-        try:
-            self.shard = Shard.parse(args.shard)
-        except ShardError as error:
-            raise UsageError(str(error)) from error
+        self.shard = Shard.parse(args.shard)
         self.results = Path(conf.results_dir).absolute()
         # Only the folder of all results tells which commits are new.
         if args.range == "NEW":

@@ -12,7 +12,6 @@ from asv.console import log
 from asv.util import UserError
 from rich.console import Console
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.merge import report
 from lockstep.fleet.launchers.launcher import Job, Launcher
 from lockstep.fleet.launchers.processes import Processes
@@ -21,7 +20,7 @@ from lockstep.fleet.merge import merge
 from lockstep.fleet.progress import FleetProgress
 from lockstep.fleet.shard import Shard, ShardError, numbered
 from lockstep.gpu.nvml import NoGpu, all_gpus
-from lockstep.processes.exit_status import BROKEN, OK
+from lockstep.processes.exit_status import BROKEN, OK, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 
 #: Exit status of ``lockstep run`` if a benchmark failed: the commits were measured nevertheless.

@@ -19,11 +19,10 @@ from asv.commands import Command
 from asv.console import log
 from rich.table import Table
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.shared_options import add_repeatable, tuned_file
 from lockstep.commands.verb import Verb
 from lockstep.processes.deadline import deadline
-from lockstep.processes.exit_status import BROKEN, INTERRUPTED
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import plain_table, wide_console

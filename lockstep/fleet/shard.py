@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.quantity import QUANTITIES, benchmark_name
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.evaluate import in_history
@@ -21,7 +22,7 @@ from lockstep.suite.evaluate import in_history
 FOLDER_SUFFIX = "-shards"
 
 
-class ShardError(ValueError):
+class ShardError(UsageError):
     """A text does not name a shard. The message says what to write instead."""
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.trouble import refused_by_disk
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _ASIDE = ".damaged"
 Stamp = tuple[int, int, int, int]
 
 
-class StoreError(Exception):
+class StoreError(Unusable):
     """The store's cache cannot be used. The message says where the cache is and what to do."""
 
 

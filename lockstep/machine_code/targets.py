@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.processes.exit_status import UsageError
+
 #: Threads of a warp.
 WARP = 32
 #: Registers of a multiprocessor, for all architectures since 3.5; allocated to warps in units of ``REGISTER_UNIT``.
@@ -59,7 +61,7 @@ ARCHITECTURES = {
 }
 
 
-class TargetError(ValueError):
+class TargetError(UsageError):
     """The text is not a target that kernels can be compiled for; the message lists the targets."""
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.machine_code.targets import Target
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.toolchain import INSTALLED
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled, typed
@@ -23,7 +24,7 @@ SILENCE_S = 300.0
 WAIT_S = 2.0
 
 
-class TracingFailed(RuntimeError):
+class TracingFailed(Unusable):
     """The worker process that traces a tree does not start or dies; the message ends with the last line it printed."""
 
 

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lockstep.processes.exit_status import UsageError
+
 VARIABLE = "LOCKSTEP_NOTIFY"
 DIGEST = "LOCKSTEP_NOTIFY_DIGEST"
 
@@ -18,7 +20,7 @@ DIGEST = "LOCKSTEP_NOTIFY_DIGEST"
 SITE = "LOCKSTEP_URL"
 
 
-class ReceiverError(ValueError):
+class ReceiverError(UsageError):
     """A variable holds an address that Apprise does not know. The message names the variable without its value."""
 
 

@@ -23,3 +23,14 @@ INTERRUPTED = 128 + signal.SIGINT
 
 #: A worker process whose CUDA context broke; its parent starts another.
 CONTEXT_LOST = 70
+
+
+class UsageError(ValueError):
+    """A mistake in a command line, a configuration, a suite or a name. The message says what to write instead.
+
+    A verb that raises it, or a subclass, ends with ``USAGE``.
+    """
+
+
+class Unusable(RuntimeError):
+    """A machine, file or process cannot be used. A verb that raises it, or a subclass, ends with ``BROKEN``."""

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from lockstep.processes.end_with_parent import ended, kill_group, reap
-from lockstep.processes.exit_status import CONTEXT_LOST
+from lockstep.processes.exit_status import CONTEXT_LOST, Unusable
 from lockstep.processes.started_process import LOST_S, Started, WarmProcesses
 from lockstep.processes.worker import END, IDLE
 
@@ -63,7 +63,7 @@ _DOING = {
 }
 
 
-class WorkerDied(RuntimeError):
+class WorkerDied(Unusable):
     """The worker hung, was killed or failed.
 
     Attributes:
@@ -75,7 +75,7 @@ class WorkerDied(RuntimeError):
     """
 
     def __init__(self, variant: str, how: str, *, at_start: bool = False, rule: str = "", stage: str = "") -> None:
-        super().__init__(f"{variant or 'worker'}: {how}")
+        super().__init__(f"the worker does not start: {how}" if at_start else f"{variant or 'worker'}: {how}")
         self.variant = variant
         self.how = how
         self.at_start = at_start

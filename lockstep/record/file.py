@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.model import SCHEMA_VERSION, Provenance, Record
 from lockstep.record.shared_fields import json_line, lines_of, rows_of
 
@@ -27,7 +28,7 @@ from lockstep.record.shared_fields import json_line, lines_of, rows_of
 SUFFIX = ".provenance.jsonl"
 
 
-class RecordError(ValueError):
+class RecordError(UsageError):
     """A provenance file cannot be read. The message names the file, the line and what to do."""
 
 

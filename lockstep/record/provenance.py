@@ -18,6 +18,7 @@ from lockstep.gpu.clock_verification import ClockState
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.triton_assembler import assembler_version
 from lockstep.processes.end_with_parent import end_with_parent, run
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.git import Git
 from lockstep.processes.import_torch import load_torch
 
@@ -91,13 +92,13 @@ def ask_host() -> Host:
     at all, and the facts that it would give are missing.
 
     Raises:
-        RuntimeError: torch cannot be imported; the message ends with torch's error.
+        Unusable: torch cannot be imported; the message ends with torch's error.
     """
     if _built_for_cpu():
         return Host({"device": "cpu"}, "cpu", "cpu")
     done = run([sys.executable, "-m", "lockstep.record.provenance"], text=True)
     if done.returncode:
-        raise RuntimeError(f"torch cannot be imported:\n{done.stderr.strip()}")
+        raise Unusable(f"torch cannot be imported:\n{done.stderr.strip()}")
     return Host(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 

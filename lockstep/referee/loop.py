@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.referee.error_rate import STAGES, Search, pooled
 from lockstep.referee.judge import Judge, RivalFailed
@@ -19,7 +20,7 @@ from lockstep.timing.intervals import exponential
 from lockstep.timing.rules.rule import Disqualified
 
 
-class NoVerdict(RuntimeError):
+class NoVerdict(Unusable):
     """A verdict is impossible because of the machine or the incumbent. The message names the cause."""
 
 

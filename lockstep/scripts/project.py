@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.processes.git import Git, GitError
 
 #: Folders of a repository that hold its packages.
@@ -20,7 +21,7 @@ _SHARED = frozenset({"torch", "triton", "lockstep", *sys.stdlib_module_names}) -
 _HELPERS = frozenset({"test", "tests", "benchmark", "benchmarks", "examples", "scripts", "tools", "utils"})
 
 
-class NoScript(ValueError):
+class NoScript(UsageError):
     """A script cannot be found or read."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.processes.git import Git, GitError
 from lockstep.processes.toolchain import INSTALLED, Toolchain
 from lockstep.suite.missing_files import TREE_PREFIX
@@ -18,7 +19,7 @@ from lockstep.suite.missing_files import TREE_PREFIX
 WORKING_TREE = "."
 
 
-class RefError(ValueError):
+class RefError(UsageError):
     """The sources of a commit cannot be provided: git knows no such commit, or its files lead out of the tree."""
 
 
@@ -53,7 +54,10 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
             top = git.lines("rev-parse", "--show-toplevel")[0]  # the packages may be in a subfolder of the repository
             commit = git.try_line("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
             if not commit:
-                raise RefError(f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree")
+                raise RefError(
+                    f"{top} has no commit {ref!r}; give a name that git knows, or . for the working tree "
+                    "(in a workflow: fetch-depth: 0 at actions/checkout)"
+                )
             present = git.lines("ls-tree", "--name-only", commit, "--", *packages)
             content = git.output("archive", commit, "--", *present) if present else b""
         except GitError as error:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.quantity import COSTS
 from lockstep.suite.case import Case
 from lockstep.suite.own_variants import Adapter
@@ -33,7 +34,7 @@ MANY_SUMMANDS = 1 << 16
 CACHE_STATES = ("cold", "warm")
 
 
-class SuiteError(ValueError):
+class SuiteError(UsageError):
     """A suite or a family's module cannot be used; the message says where and why."""
 
 

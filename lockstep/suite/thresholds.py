@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.quantity import EXACT, PAIRED, Better
 
 #: By how much exact quantities may rise, by name.
@@ -50,7 +51,7 @@ Day = Annotated[
 Reference = Annotated[str, Field(pattern=r"^(?:[0-9a-f]{7,64}|#\d+)$")]
 
 
-class ThresholdsError(ValueError):
+class ThresholdsError(UsageError):
     """``thresholds.toml`` cannot be used; the message names the file, the entry, the key and what to do."""
 
 

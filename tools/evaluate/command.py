@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 from asv.commands import Command
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.verb import Verb
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.console import wide_console
 
 #: Seeds of the reported scores. The detector's settings were chosen on other seeds, below 100.

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from asv.commands import Command
 
-from lockstep.commands.cli import UsageError
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BROKEN
+from lockstep.processes.exit_status import BROKEN, UsageError
 from tools.pictures.chromium import FLAGS, find_chromium
 from tools.pictures.pages import FOR_README, MACHINE, pages
 from tools.pictures.photograph import photograph, served

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import Suite
@@ -19,7 +20,7 @@ from tools.scoreboard.costs import costs_table
 from tools.scoreboard.rivals import rivals_table
 
 
-class TargetError(ValueError):
+class TargetError(UsageError):
     """The file of targets cannot be read. The message names the file, the suite and the mistake."""
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from lockstep.alerts.database.schema import ALERT, EVENT
 from lockstep.alerts.database.states_and_actions import OPEN, STATEMENTS, Act, State, step_to
 from lockstep.alerts.model import Alert, FoundChange
+from lockstep.processes.exit_status import UsageError
 
 #: Fields of a change that its analysis alone needs, so they are not stored.
 _NOT_STORED = tuple(field.name for field in fields(FoundChange) if not field.compare)
@@ -25,7 +26,7 @@ class DamagedContent(ValueError):
     """A stored content is not that of an alert. ``Database`` says which database, and what to do."""
 
 
-class NoSuchAlert(ValueError):
+class NoSuchAlert(UsageError):
     """No alert has this number."""
 
 

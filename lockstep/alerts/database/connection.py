@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, Operati
 
 from lockstep.alerts.database.alert_row import DamagedContent
 from lockstep.alerts.database.schema import VERSION
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.trouble import refused_by_disk
 
 #: All layouts, the newest last. ``lockstep.alerts.database.layouts`` converts the others to it.
@@ -35,7 +36,7 @@ _CONNECT_S = 5
 _ADVISORY_LOCK = int.from_bytes(b"Lockstep", "big")
 
 
-class StateError(ValueError):
+class StateError(Unusable):
     """The database cannot be used. The message says why and what to do, and never contains a password."""
 
 

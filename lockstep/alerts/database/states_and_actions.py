@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lockstep.alerts.model import Alert, Topic
+from lockstep.processes.exit_status import UsageError
 
 State = Literal["new", "acknowledged", "muted", "resolved", "reopened"]
 
@@ -63,7 +64,7 @@ _FROM: dict[Action, frozenset[State]] = {
 _TO: dict[Action, State] = {"ack": "acknowledged", "mute": "muted", "resolve": "resolved", "reopen": "reopened"}
 
 
-class LifecycleError(ValueError):
+class LifecycleError(UsageError):
     """The alert's state does not allow the action, or the action lacks a name, a reason or a day.
 
     The message says what to do.

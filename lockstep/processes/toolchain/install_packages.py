@@ -21,13 +21,14 @@ from pathlib import Path
 
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.exit_status import Unusable
 from lockstep.processes.started_process import HOME
 
 #: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
 RETENTION_S = 60 * 24 * 3600
 
 
-class ToolchainError(RuntimeError):
+class ToolchainError(Unusable):
     """A toolchain cannot be installed or used; the message says why and what to do."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.exit_status import UsageError
 from lockstep.processes.toolchain.install_packages import ToolchainError, overlay
 from lockstep.processes.toolchain.model import INSTALLED, Toolchain
 
@@ -26,7 +27,7 @@ print(json.dumps([list(sys.version_info[:2]), [p for p in sys.path if p not in o
 """
 
 
-class UnknownToolchain(ValueError):
+class UnknownToolchain(UsageError):
     """The user's text does not describe a toolchain; the message says what to write."""
 
 
