@@ -12,9 +12,8 @@ from typing import Any
 
 from asv.commands import Command
 from asv.console import log
-from asv.repo import get_repo
-from asv.results import get_existing_hashes
 
+from lockstep.asv.commit_range import commits_of
 from lockstep.commands.alert_options import add_sources, run_analysis
 from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.verb import Verb
@@ -78,10 +77,10 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
             )
             and case[1] in {one.label for one in suites[case[0]].cases}
         }
-        doubts, line = (_doubts(args, machine), _commits(conf, "ALL")) if files else ((), ())
+        doubts, line = (_doubts(args, machine), commits_of(conf, "ALL")) if files else ((), ())
         known = Known(followed, _measured(files), Costs.of(files), doubts, line)
         try:
-            made = plan(_commits(conf, args.range), known, None if args.budget == math.inf else args.budget)
+            made = plan(commits_of(conf, args.range), known, None if args.budget == math.inf else args.budget)
         except ValueError as error:
             raise UsageError(f"--budget: {error}") from error
         hashes = list(dict.fromkeys(step.commit for step in made.steps if not step.again))
@@ -96,20 +95,6 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
         else:
             _print(made, shards, known.costs)
         return OK
-
-
-def _commits(conf: Any, spec: str) -> list[str]:
-    """Return the hashes of a range, newest first.
-
-    Raises:
-        asv.util.ProcessError: git does not know the range.
-    """
-    repo = get_repo(conf)
-    if spec == "NEW":
-        return list(repo.get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir)))
-    if spec == "ALL":
-        return list(repo.get_new_branch_commits(conf.branches, []))
-    return list(repo.get_hashes_from_range(spec))
 
 
 def _measured_last(results: Path) -> str:

@@ -11,9 +11,8 @@ from asv import util
 from asv.commands.run import Run as AsvRun
 from asv.console import log
 from asv.machine import Machine, MachineCollection
-from asv.repo import get_repo
-from asv.results import get_existing_hashes
 
+from lockstep.asv.commit_range import commits_of
 from lockstep.asv.environment import LockstepEnvironment, RunOptions
 from lockstep.asv.undiscovered_benchmarks import keep, undiscovered
 from lockstep.asv.whole_files import whole_files
@@ -31,9 +30,6 @@ from lockstep.suite.selection import nearest
 
 #: How often the numbers of a timed commit are repeated, unless ``--repeats`` says otherwise.
 REPEATS = 20
-
-#: Ranges that asv accepts and git does not. Only asv knows the number of commits in each.
-_ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING")
 
 
 class Run(AsvRun):  # type: ignore[misc]  # asv has no types
@@ -92,12 +88,15 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         packages_under_test(conf, suites)
         if args.shards:
             return run_shards(conf, args)
+        named = args.range
+        args.range = commits_of(conf, named, pull=not args.no_pull, period=args.date_period, steps=args.steps)
+        args.date_period = args.steps = None
         resume = args.skip_existing or args.skip_existing_successful
         shard = ShardRun(conf, args, list(suites.values())) if args.shard else None
-        if args.range == "NEW" and not _new_commits(conf):
+        if named == "NEW" and not args.range:
             log.info("No commit is new: every commit on the branches of asv.conf.json has a result or precedes one")
             return None
-        log.info(f"Measuring {args.range or 'the newest commits'} by {len(suites)} suites; asking the machine first")
+        log.info(f"Measuring {named or 'the newest commits'} by {len(suites)} suites; asking the machine first")
         host = ask_host()
         base = args.machine or Machine.get_unique_machine_name()
         options = RunOptions(
@@ -106,13 +105,13 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             quick=args.quick,
             resume=resume,
             save=not (args.quick or args.dry_run),
-            commits=_count_commits(conf, args),
+            commits=None if resume or args.skip_existing_commits else len(args.range),
             costs=requested_costs(args.costs, ()),
             retune=args.retune,
             tuned=shard.tuned if shard else None,
             host=host.facts if host.facts.get("device") == "cuda" else None,
             repeats=args.repeats,
-            range=_commits_of(conf, args),
+            range=args.range,
         )
         conf.lockstep_run = options
         args.machine = options.machine
@@ -156,36 +155,6 @@ def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
     """Return asv's facts of the machine. The toolchain is not among them: a changed fact would start a new series."""
     described: dict[str, str] = Machine.get_defaults()
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
-
-
-def _new_commits(conf: Any) -> list[str]:
-    """Return the commits that asv selects for NEW. For asv an empty list is an error, but not for a nightly run."""
-    commits: list[str] = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
-    return commits
-
-
-def _commits_of(conf: Any, args: argparse.Namespace) -> list[str]:
-    """Return the commits that asv will measure; [] if only asv knows them (ALL, EXISTING, date periods)."""
-    spec = args.range
-    if args.date_period or args.steps or not isinstance(spec, str) or spec in _ASV_RANGES:
-        return []
-    if spec.startswith("HASHFILE:"):
-        path = Path(spec.removeprefix("HASHFILE:"))
-        return path.read_text(encoding="utf-8").split() if path.is_file() else []
-    hashes: list[str] = get_repo(conf).get_hashes_from_range(spec)
-    return hashes
-
-
-def _count_commits(conf: Any, args: argparse.Namespace) -> int | None:
-    """Return the number of commits that asv will measure; ``None`` if only asv knows (HASHFILE, ALL, skip options)."""
-    spec = args.range
-    if spec is None or spec == "HEAD":
-        return 1
-    left_out = args.date_period or args.skip_existing_commits or args.skip_existing or args.skip_existing_successful
-    if left_out or not isinstance(spec, str) or spec in _ASV_RANGES or spec.startswith("HASHFILE:"):
-        return None
-    count = len(get_repo(conf).get_hashes_from_range(spec))
-    return min(count, args.steps) if args.steps else count
 
 
 def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from asv.console import log
-from asv.repo import get_repo
-from asv.results import get_existing_hashes
 
 from lockstep.fleet.merge import begin_shard
 from lockstep.fleet.shard import Shard
@@ -54,11 +52,6 @@ class ShardRun:
         """
         self.shard = Shard.parse(args.shard)
         self.results = Path(conf.results_dir).absolute()
-        # Only the folder of all results tells which commits are new.
-        if args.range == "NEW":
-            args.range = get_repo(conf).get_new_branch_commits(conf.branches, get_existing_hashes(conf.results_dir))
-        elif args.range == "EXISTING":
-            args.range = get_existing_hashes(conf.results_dir)
         self.folder = self.shard.folder(self.results)
         self.folder.mkdir(parents=True, exist_ok=True)
         # The folder ignores itself, because a run in a changed working tree records a harness that is not committed.
