@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, replace
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from lockstep.asv.record_compile_times import CompileCosts
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
@@ -34,7 +33,7 @@ class CommitWorker:
     Attributes:
         commit: name of the commit, for messages.
         make_worker: creates a worker (tests pass their own).
-        clocks: file of the reference clocks; ``None`` to keep none.
+        clocks: the reference clocks, to which those of first measurements are added.
         suites: returns the names of the suites whose kernels are compiled in parallel before the first case.
         started: called with the facts of the machine when a worker has started.
     """
@@ -45,11 +44,11 @@ class CommitWorker:
     _: KW_ONLY
     say: Callable[[str], None] = print
     make_worker: Callable[[WorkerSpec, float], Worker] = Worker
-    clocks: InitVar[Path | None] = None
+    clocks: ReferenceClocks = field(default_factory=ReferenceClocks)
     suites: Callable[[], Collection[str]] = frozenset
     started: Callable[[Mapping[str, str]], None] = lambda host: None
 
-    def __post_init__(self, clocks: Path | None) -> None:
+    def __post_init__(self) -> None:
         self._worker: Worker | None = None
         self._host: Mapping[str, str] = {}
         self._culprits = Culprits()
@@ -57,7 +56,6 @@ class CommitWorker:
         self._unimportable: dict[str, WorkerDied] = {}
         self._compile_costs = CompileCosts(self.spec)
         self._compiled = False
-        self._reference_clocks = ReferenceClocks(clocks)
         self._began = time.monotonic()
         self._stages: dict[str, float] = {}
         #: Times of the worker's controls so far, as ``lockstep.record.model.Provenance`` describes them.
@@ -93,7 +91,7 @@ class CommitWorker:
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         rules = {name: self._culprits.rule(suite, name) for name in failed}
         groups = [variants]
-        reference_mhz = self._reference_clocks.of(suite, case, l2)
+        reference_mhz = self.clocks.of(suite, case, l2)
         while groups:
             group = groups.pop(0)
             try:
@@ -133,7 +131,7 @@ class CommitWorker:
                 # A later group measures the baseline again; the first record, with the most variants, counts.
                 if record.variant not in by_variant or by_variant[record.variant].state == "failed":
                     by_variant[record.variant] = record
-        self._reference_clocks.learn(by_variant.values())
+        self.clocks.learn(by_variant.values())
         records = list(by_variant.values())
         if "compile" not in costs:
             return records

@@ -30,16 +30,16 @@ from lockstep.asv.ask_works_ahead import Scouts, Works, without_records
 from lockstep.asv.copy_numbers import Timed
 from lockstep.asv.progress_display import Progress
 from lockstep.asv.recorder import Key, Recorder, Target
-from lockstep.asv.result_values import MeasurementFailed, NotAvailable, answer
 from lockstep.asv.survey import Case, Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
 from lockstep.processes.started_process import HOME
 from lockstep.record.file import SUFFIX
+from lockstep.record.model import Record
 from lockstep.record.provenance import harness_commit
-from lockstep.record.quantity import COSTS, MEASURED_TYPES, cost_of
-from lockstep.suite.discovery import load_suites, packages_under_test
+from lockstep.record.quantity import COST_QUANTITIES, COSTS, MEASURED_TYPES, cost_of
+from lockstep.suite.discovery import Workspace
 from lockstep.timing.stage_times import summary
 from lockstep.timing.tuners.choices import NAME as TUNED
 
@@ -130,7 +130,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
-        results = Path(conf.results_dir).resolve()
+        results, workspace = Path(conf.results_dir).resolve(), Workspace.of(conf)
         # asv uses eight digits of the hash in the names of its files, whatever ``hash_length`` is.
         records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
         target = Target(
@@ -143,8 +143,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         )
         spec = WorkerSpec(
             checkout=Path(self._build_root) / self._repo_subdir,
-            packages=packages_under_test(conf, load_suites(Path(conf.benchmark_dir))),
-            benchmark_dir=Path(conf.benchmark_dir).resolve(),
+            packages=workspace.packages,
+            benchmark_dir=workspace.benchmark_dir,
             quick=self._options.quick,
             tuned=(self._options.tuned or results / TUNED) if self._options.save else None,
             retune=self._options.retune,
@@ -165,7 +165,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Answer asv's ``run`` requests from the worker. Start a process for all other requests."""
         if len(args) > 1 and args[1] in ("discover", "check"):
-            packages_under_test(self._conf, load_suites(Path(self._conf.benchmark_dir)))
+            Workspace.of(self._conf)  # raises what asv would print with the traceback of its discovery
         if len(args) > 1 and args[1] == "run" and self._recorder is not None:
             return self._answer(args[2:], str(kwargs.get("cwd", ".")))
         # asv's script drops PYTHONPATH from sys.path and takes this variable instead.
@@ -209,16 +209,15 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         combination = next(itertools.islice(itertools.product(*benchmark["params"]), int(index), None))
         variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
         key = (benchmark["suite"], variant, case, l2)
-        try:
-            result: Any = answer(self._measured(key, benchmark), benchmark["quantity"])
-        except NotAvailable:
-            result = math.nan
-        except MeasurementFailed as failure:
-            return str(failure), "", 1
+        record = self._measured(key, benchmark)
+        if record.state == "failed":
+            return f"{variant} at {case}, {l2} L2: {record.reason}", "", 1
+        samples = _samples(record, benchmark["quantity"])
+        result = {"samples": samples, "number": 1} if samples else math.nan  # asv's form of "n/a"
         Path(result_file).write_text(json.dumps(result), encoding="utf-8")
         return "", "", 0
 
-    def _measured(self, key: Key, benchmark: Mapping[str, Any]) -> Any:
+    def _measured(self, key: Key, benchmark: Mapping[str, Any]) -> Record:
         assert self._recorder is not None
         suite, _, case, l2 = key
         plan = self._plan()
@@ -280,7 +279,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         options = self._options
         first = options.scouts is None
         if options.scouts is None:
-            suites = load_suites(Path(self._conf.benchmark_dir))
+            suites = Workspace.of(self._conf).suites
             silence_s = float(self._conf.default_benchmark_timeout)
             options.scouts = Scouts(spec, spec.checkout, suites, silence_s, self._say)
         if options.scouts.curious:
@@ -308,3 +307,10 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             self._progress.say(line)
         else:
             print(line, file=sys.stderr)
+
+
+def _samples(record: Record, quantity: str) -> list[float]:
+    """Return a record's samples of a latency, speedup or cost; [] if it has none."""
+    if quantity in COST_QUANTITIES:
+        return [record.costs[quantity].value] if quantity in record.costs else []
+    return list(record.latency_samples if quantity == "latency" else record.speedup_samples)

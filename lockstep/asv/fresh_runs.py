@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lockstep.asv.record_compile_times import CompileCosts
-from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
+from lockstep.asv.coordinator import CommitWorker
+from lockstep.asv.worker_client import WorkerSpec
 from lockstep.record.model import TWIN, Record
 from lockstep.record.run_agreement import Run
 from lockstep.suite.definition import Suite
@@ -30,7 +31,7 @@ class FreshRuns:
         suites, states: suites and cache states to measure; a CPU has the state "warm" alone.
         series: number of speedups after which the first run ends.
         chosen: variants to measure of each suite, by its name.
-        say: function that reports a case that is left out.
+        say: function that reports a variant that killed its worker.
         plan: the cases of the first run, which the others measure too.
         reference_clocks: the clocks of the first run, as those of a history's first commit.
     """
@@ -48,42 +49,21 @@ class FreshRuns:
 
     def run(self) -> Run:
         """Measure the cases in a new worker, one variant of each twice, and return the records."""
-        worker = Worker(self.spec, self.silence_s)
-        compile_costs = CompileCosts(self.spec)
         arms: dict[tuple[str, str, str, str], Record] = {}
         done: list[Planned] = []
-        try:
-            device = worker.host.get("device", "")
+        commit = CommitWorker("the working tree", self.spec, self.silence_s, say=self.say, clocks=self.reference_clocks)
+        with closing(commit) as worker:
+            device = worker.host["device"]
             states = ("warm",) if device == "cpu" else self.states
             for turn, planned in enumerate(self.plan or in_turn(self.suites, states, device)):
                 done.append(planned)
                 suite, label, l2 = planned
-                variants = self.chosen[suite.name]
-                try:
-                    records, _, _ = worker.measure(
-                        suite.name,
-                        label,
-                        l2,
-                        variants,
-                        {},
-                        twins=[_twin(suite, label, l2, turn, variants)],
-                        reference_mhz=self.reference_clocks.of(suite.name, label, l2),
-                        costs=self.costs,
-                    )
-                except WorkerDied as died:
-                    self.say(f"{suite.name} {label} {l2} is left out: {died}")
-                    worker.close()
-                    worker = Worker(self.spec, self.silence_s)
-                    continue
-                self.reference_clocks.learn(records)
-                if "compile" in self.costs:
-                    records = compile_costs.added(worker.host, suite.name, label, records)
+                variants = list(self.chosen[suite.name])
+                twins = [_twin(suite, label, l2, turn, variants)]
+                records = worker.measure(suite.name, label, l2, variants, suite.benchmark_version, twins, self.costs)
                 arms |= {record.key: record for record in records}
                 if not self.plan and _compared(arms.values()) >= self.series:
                     break
-        finally:
-            worker.close()
-            compile_costs.close()
         self.plan = done
         return arms
 

@@ -20,7 +20,7 @@ from lockstep.record.model import Provenance, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.family_files import sources_digest
-from lockstep.timing.clocks.reference_clocks import NAME
+from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
 Key = tuple[str, str, str, str]
 
@@ -80,7 +80,7 @@ class Recorder:
             silence_s,
             say=self.say,
             make_worker=make_worker,
-            clocks=self.target.path.with_name(NAME) if self.target.path is not None else None,
+            clocks=ReferenceClocks(self.target.path and self.target.path.with_name(NAME)),
             suites=self._compiled_ahead,
             started=self._set_aside_other_host,
         )

@@ -173,8 +173,7 @@ class _Measure:
     def __init__(
         self, conf: Any, repo: Any, member: FoundChange, args: argparse.Namespace, shard: Shard | None
     ) -> None:
-        from lockstep.suite.discovery import load_suites, packages_under_test
-        from lockstep.suite.selection import pick_suites
+        from lockstep.suite.discovery import Workspace
         from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 
         self._conf = conf
@@ -183,34 +182,29 @@ class _Measure:
         #: asv's repository, used to check out the commits.
         self._repo = repo
         # Fail before any checkout if the current suites no longer have the series.
-        suites = load_suites(Path(conf.benchmark_dir))
-        [suite] = pick_suites(suites, member.series.suite)
+        self._workspace = Workspace.of(conf)
+        [suite] = self._workspace.pick([member.series.suite])
         suite.case(member.series.case)
-        self._packages = packages_under_test(conf, suites)
+        self._version = suite.benchmark_version
         self._checkout = Path(conf.env_dir).resolve() / (f"bisect-{shard.name}" if shard else "bisect")
         self._gpu = shard.uuid if shard else ""
         # Normalise to the recorded reference clock, like the recorded levels before and after the change.
-        clocks = ReferenceClocks(Path(conf.results_dir) / member.series.machine / NAME)
-        self._usual_mhz = clocks.of(member.series.suite, member.series.case, member.series.l2)
+        self._clocks = ReferenceClocks(Path(conf.results_dir) / member.series.machine / NAME)
 
     def __call__(self, commit: str) -> Measurement:
-        from lockstep.alerts.bisection import Measurement
-        from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
+        from lockstep.asv.coordinator import CommitWorker
+        from lockstep.asv.worker_client import WorkerSpec
+        from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 
         series = self._series
         self._checkout.parent.mkdir(parents=True, exist_ok=True)
         self._repo.checkout(str(self._checkout), commit)
-        suites, tuned = Path(self._conf.benchmark_dir).resolve(), tuned_file(self._conf)
-        spec = WorkerSpec(self._checkout, self._packages, suites, self._args.quick, tuned=tuned, gpu=self._gpu)
-        try:
-            with closing(Worker(spec, float(self._conf.default_benchmark_timeout))) as worker:
-                records, _, _ = worker.measure(
-                    series.suite, series.case, series.l2, [series.variant], {}, reference_mhz=self._usual_mhz
-                )
-        except WorkerDied as died:
-            if died.at_start:
-                raise
-            return Measurement(commit, None, reason=str(died))
+        code = self._checkout, self._workspace.packages, self._workspace.benchmark_dir
+        spec = WorkerSpec(*code, self._args.quick, tuned=tuned_file(self._conf), gpu=self._gpu)
+        silence_s, clocks = float(self._conf.default_benchmark_timeout), ReferenceClocks()
+        clocks.join(self._clocks)  # a copy: what is measured here belongs to no results
+        with closing(CommitWorker(commit[:8], spec, silence_s, say=log.debug, clocks=clocks)) as worker:
+            records = worker.measure(series.suite, series.case, series.l2, [series.variant], self._version)
         [record] = [candidate for candidate in records if candidate.variant == series.variant]
         measurement = _measurement(commit, record, series.quantity)
         if not self._args.json:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
@@ -77,19 +76,17 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action, and return its exit status."""
         from lockstep.machine_code.targets import Target
-        from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
-        from lockstep.suite.selection import pick_suites
+        from lockstep.suite.discovery import Workspace
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
         # before loading the suites, whose imports take seconds
         targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
         expect_folder(getattr(args, "markdown", None))
-        loaded = load_suites(Path(conf.benchmark_dir))
-        if not loaded:
+        workspace = Workspace.of(conf)
+        if not workspace.suites:
             raise UsageError(f"{conf.benchmark_dir} (benchmark_dir in asv.conf.json) holds no suite")
-        picked = [suite for name in args.family for suite in pick_suites(loaded, name)] or list(loaded.values())
-        suites = list({suite.name: suite for suite in picked}.values())
-        packages: Packages = packages_folder(conf, loaded), packages_under_test(conf, loaded)
+        suites = workspace.pick(args.family)
+        packages: Packages = workspace.folder, workspace.packages
         if args.action == "history":
             return run_history(conf, args, packages, suites, targets)
         run_action = {"show": _show, "doctor": _doctor, "diff": run_diff}[args.action]

@@ -35,8 +35,8 @@ from lockstep.record.console import line_console, wide_console
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.commit_sources import WORKING_TREE
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
-from lockstep.suite.selection import match_labels, pick_suites
+from lockstep.suite.discovery import Workspace
+from lockstep.suite.selection import match_labels
 from lockstep.suite.thresholds import FILE, read_thresholds
 
 #: Maximum seconds between two events of a worker; asv.conf.json can set fewer.
@@ -141,12 +141,12 @@ def compare(conf: Any, args: argparse.Namespace, say: Callable[[str], None]) -> 
 
 def _request(conf: Any, args: argparse.Namespace, releases: Sequence[Release]) -> Request:
     packages = sorted({name for release in releases for name in release.packages})
-    suites_by_name = load_suites(Path(conf.benchmark_dir))
-    suites = [suite for name in args.family or suites_by_name for suite in pick_suites(suites_by_name, name)]
+    workspace = Workspace.of(conf)
+    suites = workspace.pick(args.family)
     return Request(
-        repository=packages_folder(conf, suites_by_name),
-        benchmark_dir=Path(conf.benchmark_dir).resolve(),
-        packages=tuple(dict.fromkeys((*packages_under_test(conf, suites_by_name), *packages))),
+        repository=workspace.folder,
+        benchmark_dir=workspace.benchmark_dir,
+        packages=tuple(dict.fromkeys((*workspace.packages, *packages))),
         base=args.base,
         head=args.head,
         suites={suite.name: suite for suite in suites},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -36,8 +36,8 @@ from lockstep.record.printed_table import CPU_NOTE, costs_table, reasons, record
 from lockstep.suite.case import Case
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
-from lockstep.suite.selection import expect_variants, match_cases, pick_suites
+from lockstep.suite.discovery import Workspace
+from lockstep.suite.selection import expect_variants, match_cases
 
 #: Exit status if a series failed.
 FAILED = 2
@@ -92,8 +92,8 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Measure the family and print the records. Return 2 if a series failed, 3 if none was measured."""
-        suites_by_name = load_suites(Path(conf.benchmark_dir))
-        suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
+        workspace = Workspace.of(conf)
+        suites = workspace.pick(args.families)
         for suite in suites:
             _refuse_unknown(suite, args.variants or [], args.case)
         if args.seed is not None and not 0 <= args.seed < 2**32:
@@ -102,8 +102,8 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
         for warning in changed_texts(suites, newest_harness(Path(conf.results_dir))):
             errors.print(warning)
         started, planned = time.monotonic(), _planned(suites, args, "cpu" if find_gpu() is None else "cuda")
-        packages = ", ".join(packages_under_test(conf, suites_by_name))
         cases = f"{len(planned)} case{'' if len(planned) == 1 else 's'}"
+        packages = ", ".join(workspace.packages)
         errors.print(f"measuring {cases} of {', '.join(args.families) or 'all suites'}: importing {packages}")
         told: list[str] = []
 
@@ -115,7 +115,7 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
         states: set[str] = set()
         done = 0
         try:
-            with sigterm_interrupts(), closing(_worker(conf, suites_by_name, args, say)) as worker:
+            with sigterm_interrupts(), closing(_worker(workspace, args, say)) as worker:
                 device = worker.host["device"]
                 planned = _planned(suites, args, device)
                 errors.print(f"the worker is ready after {time.monotonic() - started:.0f} s")
@@ -188,23 +188,20 @@ def _show_rest(records: Sequence[Record], console: Console) -> None:
         console.print(line)
 
 
-def _worker(
-    conf: Any, suites_by_name: Mapping[str, Suite], args: argparse.Namespace, say: Callable[[str], None]
-) -> CommitWorker:
+def _worker(workspace: Workspace, args: argparse.Namespace, say: Callable[[str], None]) -> CommitWorker:
     """Return what measures the working tree."""
-    folder = packages_folder(conf, suites_by_name)
     spec = WorkerSpec(
-        folder,
-        packages_under_test(conf, suites_by_name),
-        Path(conf.benchmark_dir).resolve(),
+        workspace.folder,
+        workspace.packages,
+        workspace.benchmark_dir,
         quick=args.quick,
         history=False,
         seed=args.seed,
         check_s=CHECK_S,
-        tuned=tuned_file(conf),
+        tuned=tuned_file(workspace.conf),
         retune=args.retune,
     )
-    return CommitWorker("the working tree", spec, float(conf.default_benchmark_timeout), say=say)
+    return CommitWorker("the working tree", spec, float(workspace.conf.default_benchmark_timeout), say=say)
 
 
 def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:

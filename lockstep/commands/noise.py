@@ -29,8 +29,8 @@ from lockstep.record.run_agreement import (
     summary,
 )
 from lockstep.suite.definition import CACHE_STATES, Suite
-from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
-from lockstep.suite.selection import expect_variants, pick_suites
+from lockstep.suite.discovery import Workspace
+from lockstep.suite.selection import expect_variants
 
 
 class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -79,13 +79,13 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
         if args.series < 1:
             raise UsageError(f"--series {args.series}: must be at least 1")
         expect_folder(args.json)
-        suites_by_name = load_suites(Path(conf.benchmark_dir))
-        suites = [suite for name in args.families or suites_by_name for suite in pick_suites(suites_by_name, name)]
+        workspace = Workspace.of(conf)
+        suites = workspace.pick(args.families)
         states = CACHE_STATES if args.l2 == "both" else (args.l2,)
         spec = WorkerSpec(
-            packages_folder(conf, suites_by_name),
-            packages_under_test(conf, suites_by_name),
-            Path(conf.benchmark_dir).resolve(),
+            workspace.folder,
+            workspace.packages,
+            workspace.benchmark_dir,
             quick=args.quick,
             tuned=tuned_file(conf),
             retune=args.retune,

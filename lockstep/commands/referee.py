@@ -23,7 +23,7 @@ from lockstep.record.shared_fields import json_line
 from lockstep.referee.error_rate import Search
 from lockstep.referee.problem_definition import ProblemDefinition, Submission
 from lockstep.referee.verdict import CORRECT, Outcome, Verdict
-from lockstep.suite.discovery import load_suites, packages_folder, packages_under_test
+from lockstep.suite.discovery import Workspace
 
 if TYPE_CHECKING:
     from lockstep.referee.loop import Referee
@@ -124,15 +124,14 @@ def _source(args: argparse.Namespace) -> ProblemDefinition:
     variant = "" if args.against.partition(":")[0].endswith(".py") else args.against
     if args.suite.partition(":")[0].endswith(".py"):
         return ProblemDefinition("suite", str(Path(args.suite).resolve()), against=variant, **common)
-    conf = Config.load(args.config)
-    suites_by_name = load_suites(Path(conf.benchmark_dir))
+    workspace = Workspace.of(Config.load(args.config))
     return ProblemDefinition(
         "suite",
         args.suite,
         against=variant,
-        benchmarks=str(Path(conf.benchmark_dir).resolve()),
-        checkout=str(packages_folder(conf, suites_by_name)),
-        packages=packages_under_test(conf, suites_by_name),
+        benchmarks=str(workspace.benchmark_dir),
+        checkout=str(workspace.folder),
+        packages=workspace.packages,
         **common,
     )
 

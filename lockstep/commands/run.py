@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
 from lockstep.suite.changed_text import changed_texts
-from lockstep.suite.discovery import load_suites, packages_under_test
+from lockstep.suite.definition import Suite
+from lockstep.suite.discovery import Workspace
 from lockstep.suite.selection import nearest
 
 #: How often the numbers of a timed commit are repeated, unless ``--repeats`` says otherwise.
@@ -84,8 +86,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if args.repeats < 0:
             raise UsageError(f"--repeats {args.repeats}: must be 0 or more")
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
-        suites, results = load_suites(Path(conf.benchmark_dir)), Path(conf.results_dir)
-        packages_under_test(conf, suites)
+        suites, results = Workspace.of(conf).suites, Path(conf.results_dir)
         if args.shards:
             return run_shards(conf, args)
         named = args.range
@@ -147,7 +148,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             log.info(f"No selected case belongs to shard {shard.shard.place}")
             return 0
         if code == 1 and args.bench and "benchmarks" not in options.returns:
-            _explain_selection(Path(conf.benchmark_dir), args.bench)
+            _explain_selection(suites, args.bench)
         return code
 
 
@@ -157,9 +158,8 @@ def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:
     return {**described, "machine": name, "os": platform.system(), "gpu": facts.get("gpu", "")}
 
 
-def _explain_selection(benchmark_dir: Path, patterns: list[str]) -> None:
+def _explain_selection(suites: Mapping[str, Suite], patterns: list[str]) -> None:
     """Report that ``--bench`` matches no series, and list the names that the option can select."""
-    suites = load_suites(benchmark_dir)
     for pattern in patterns if isinstance(patterns, list) else [patterns]:
         log.error(f"--bench {pattern!r} matches no series{nearest(pattern, suites)}")
     for suite in suites.values():

@@ -9,17 +9,51 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
 from lockstep.suite.definition import Suite, SuiteError
+from lockstep.suite.selection import pick_suites
 
 #: Packages under test if asv.conf.json does not name them.
 PACKAGES = ("kernels",)
 
 #: Advice for a suite whose own import imports the package under test, which must come from a commit.
 IMPORT_INSIDE = "import the package under test inside the functions of a suite, not at the top of its module"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The suites that asv's configuration names, and the packages that they measure.
+
+    Attributes:
+        benchmark_dir: folder of the suites.
+        suites: the suites by name.
+        packages: top-level packages under test.
+    """
+
+    conf: Any
+    benchmark_dir: Path
+    suites: Mapping[str, Suite]
+    packages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, conf: Any) -> Workspace:
+        """Load the suites; see ``load_suites`` and ``packages_under_test`` for errors."""
+        folder = Path(conf.benchmark_dir).resolve()
+        suites = load_suites(folder)
+        return cls(conf, folder, suites, packages_under_test(conf, suites))
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the working tree that holds the packages; see ``packages_folder`` for errors."""
+        return packages_folder(self.conf, self.suites)
+
+    def pick(self, names: Sequence[str]) -> list[Suite]:
+        """Return the suites of these names and families, each once; all without names."""
+        return list(dict.fromkeys(suite for name in names or self.suites for suite in pick_suites(self.suites, name)))
 
 
 def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
