@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.survey import Case, Planned
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
 from lockstep.record.file import SUFFIX
@@ -43,7 +44,7 @@ class Scouts:
     suites: Mapping[str, Suite]
     silence_s: float
     say: Callable[[str], None]
-    worker: Callable[[WorkerSpec, float], Worker] = Worker
+    make_worker: Callable[[WorkerSpec, float], Worker] = Worker
     works: Works = field(default_factory=dict)
     _choices: bytes | None = None
     _looks: int = 0
@@ -95,15 +96,9 @@ class Scouts:
 
     def _one(self, folder: Path, digests: Mapping[str, str], cases: Mapping[tuple[str, str], Sequence[str]]) -> None:
         """Ask for the work of the cases of one commit; what kills a worker is left to the measurement."""
-        worker: Worker | None = None
-        for (suite, case), variants in cases.items():
-            try:
-                worker = worker or self.worker(replace(self.spec, checkout=folder, stored=True), self.silence_s)
-                self.works[suite, digests[suite], case] = worker.works(suite, case, variants)
-            except WorkerDied as died:
-                if worker is None or died.at_start:
-                    return
-                worker.close()
-                worker = None
-        if worker is not None:
-            worker.close()
+        spec = replace(self.spec, checkout=folder, stored=True)
+        commit = CommitWorker(folder.name, spec, self.silence_s, say=self.say, make_worker=self.make_worker)
+        with closing(commit) as worker, suppress(WorkerDied):
+            for (suite, case), variants in cases.items():
+                if works := worker.works(suite, case, variants):
+                    self.works[suite, digests[suite], case] = works

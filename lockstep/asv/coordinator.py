@@ -52,7 +52,7 @@ class CommitWorker:
         self._worker: Worker | None = None
         self._host: Mapping[str, str] = {}
         self._culprits = Culprits()
-        self._stillborn = ""
+        self._stillborn: WorkerDied | None = None
         self._unimportable: dict[str, WorkerDied] = {}
         self._compile_costs = CompileCosts(self.spec)
         self._compiled = False
@@ -83,10 +83,12 @@ class CommitWorker:
             version: benchmark version, for the records of series that cannot be measured.
             twins: variants that are measured a second time in the same run, as an A/A comparison.
         """
-        if self._stillborn:
-            return [Record(suite, name, case, l2, "failed", version, self._stillborn) for name in variants]
-        if dead := self._unimportable.get(suite):
-            return [Record(suite, name, case, l2, "failed", version, dead.how, dead.rule) for name in variants]
+
+        def failed_record(variant: str, died: WorkerDied) -> Record:
+            return Record(suite, variant, case, l2, "failed", version, died.how, died.rule)
+
+        if dead := self._stillborn or self._unimportable.get(suite):
+            return [failed_record(name, dead) for name in variants]
         by_variant: dict[str, Record] = {}
         failed = {name: refusal for name in variants if (refusal := self._culprits.refusal(suite, name))}
         rules = {name: self._culprits.rule(suite, name) for name in failed}
@@ -101,13 +103,13 @@ class CommitWorker:
             except WorkerDied as died:
                 self.close()
                 if died.at_start:
-                    self._stillborn = died.how
+                    self._stillborn = died
                     self.say(f"the worker of {self.commit} does not start: {died.how}")
-                    return [Record(suite, name, case, l2, "failed", version, died.how) for name in variants]
+                    return [failed_record(name, died) for name in variants]
                 if died.stage == "load":
                     self._unimportable[suite] = died
                     self.say(f"{suite}: {died.how}")
-                    return [Record(suite, name, case, l2, "failed", version, died.how, died.rule) for name in variants]
+                    return [failed_record(name, died) for name in variants]
                 culprit = died.variant or (group[0] if len(group) == 1 else "")
                 if not culprit:
                     # The worker died while all variants were timed. Each variant is timed alone with the baseline to
@@ -119,7 +121,7 @@ class CommitWorker:
                 failed[culprit], rules[culprit] = died.how, died.rule
                 self._culprits.add(suite, culprit, died)
                 if culprit in group and len(group) == 1:
-                    by_variant[culprit] = Record(suite, culprit, case, l2, "failed", version, died.how, died.rule)
+                    by_variant[culprit] = failed_record(culprit, died)
                 else:
                     groups.insert(0, group)
                 continue

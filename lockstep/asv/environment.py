@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,17 @@ from asv.machine import Machine
 from lockstep.asv.ask_works_ahead import Scouts, Works, without_records
 from lockstep.asv.copy_numbers import Timed
 from lockstep.asv.progress_display import Progress
-from lockstep.asv.recorder import Key, Recorder, Target
+from lockstep.asv.recorder import Key, Recorder
 from lockstep.asv.survey import Case, Planned
 from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
 from lockstep.processes.started_process import HOME
 from lockstep.record.file import SUFFIX
-from lockstep.record.model import Record
+from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import harness_commit
 from lockstep.record.quantity import COST_QUANTITIES, COSTS, MEASURED_TYPES, cost_of
+from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import Workspace
 from lockstep.timing.stage_times import summary
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -133,13 +135,16 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         results, workspace = Path(conf.results_dir).resolve(), Workspace.of(conf)
         # asv uses eight digits of the hash in the names of its files, whatever ``hash_length`` is.
         records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
-        target = Target(
-            commit=commit_hash,
-            environment=self.name,
-            machine=self._options.machine,
-            clock_state=self._options.clock_state,
-            harness=harness_commit(Path(conf.benchmark_dir), results),
-            path=records if self._options.save else None,
+        provenance = Provenance(
+            commit_hash,
+            self.name,
+            self._options.machine,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            harness_commit(Path(conf.benchmark_dir), results),
+            self._options.clock_state,
+            host={},
+            controls={},
+            protocol=PROTOCOL_VERSION,
         )
         spec = WorkerSpec(
             checkout=Path(self._build_root) / self._repo_subdir,
@@ -151,7 +156,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         )
         self._requested.clear()
         self._recorder = Recorder(
-            target,
+            provenance,
+            records if self._options.save else None,
             spec,
             float(conf.default_benchmark_timeout),
             resume=self._options.resume,
@@ -191,9 +197,9 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             recorder, self._recorder = self._recorder, None
             recorder.worker.close()
             if self._options.timed is not None:
-                self._options.timed.add(recorder.target.commit, recorder.made())
+                self._options.timed.add(recorder.provenance.commit, recorder.made())
             if spent := summary(recorder.worker.spent()):
-                self._say(f"{recorder.target.commit[:8]}: {spent}")
+                self._say(f"{recorder.provenance.commit[:8]}: {spent}")
 
     def _answer(self, arguments: list[str], cwd: str) -> tuple[str, str, int]:
         """Return output, standard error and exit code of one request by asv."""
@@ -224,7 +230,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if self._progress is None:
             self._progress = Progress(len(plan), self._options.commits)
         if not self._requested:
-            self._progress.begin(self._recorder.target.commit)
+            self._progress.begin(self._recorder.provenance.commit)
             with suppress(WorkerDied):  # measuring the first case says why
                 self._recorder.repeat()
         first = (suite, case, l2) not in self._requested

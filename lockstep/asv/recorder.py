@@ -17,7 +17,6 @@ from lockstep.asv.survey import Planned, Survey
 from lockstep.asv.worker_client import Worker, WorkerSpec
 from lockstep.record.file import RecordError, read_records, write_records
 from lockstep.record.model import Provenance, Record
-from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.family_files import sources_digest
 from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -25,32 +24,20 @@ from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
 Key = tuple[str, str, str, str]
 
 
-@dataclass(frozen=True)
-class Target:
-    """The commit to measure, and the file for its records. ``lockstep.record.model.Provenance`` describes the fields.
-
-    ``path`` is that of the file; nothing is stored if it is ``None``.
-    """
-
-    commit: str
-    environment: str
-    machine: str
-    clock_state: str
-    harness: str
-    path: Path | None
-
-
 @dataclass
 class Recorder:
     """Measures cases of one commit on demand.
 
     Attributes:
+        provenance: what is known of the commit and the machine before it is measured.
+        path: file of the records; ``None`` to store nothing.
         plan: returns the variants and costs that will be asked for, by suite, case and cache state.
         works: returns what is known of the work of this commit and others.
         repeats: returns the timed records whose numbers cases with the same work repeat; ``None`` to time every case.
     """
 
-    target: Target
+    provenance: Provenance
+    path: Path | None
     spec: WorkerSpec
     silence_s: InitVar[float]
     _: KW_ONLY
@@ -72,15 +59,14 @@ class Recorder:
         self._sources: dict[str, str] = {}
         self._repeated: set[Key] = set()
         self._to_compile: Collection[str] | None = None
-        self._recorded_at = datetime.now(UTC).isoformat(timespec="seconds")
         #: Measures the commit; nothing that it measures is stored.
         self.worker = CommitWorker(
-            self.target.commit[:8],
+            self.provenance.commit[:8],
             self.spec,
             silence_s,
             say=self.say,
             make_worker=make_worker,
-            clocks=ReferenceClocks(self.target.path and self.target.path.with_name(NAME)),
+            clocks=ReferenceClocks(self.path and self.path.with_name(NAME)),
             suites=self._compiled_ahead,
             started=self._set_aside_other_host,
         )
@@ -136,7 +122,7 @@ class Recorder:
         if timed is None or timed.stopped:
             return
         self._set_aside_other_host(host)
-        survey = Survey(self.target.commit, suites, plan, self._sources, timed, tree)
+        survey = Survey(self.provenance.commit, suites, plan, self._sources, timed, tree)
         looks = bool(survey.open()) and host.get("device") == "cuda"
         known = self.works() if looks else {}
         # What was looked at is compiled, and the few copies that are timed as a sample compile what they call.
@@ -182,7 +168,7 @@ class Recorder:
 
     def _load(self, resume: bool) -> None:
         """Load the records of earlier runs, which stay in the file. When resuming, serve them instead of measuring."""
-        path = self.target.path
+        path = self.path
         if path is None:
             return
         try:
@@ -202,32 +188,27 @@ class Recorder:
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
         """Rename the provenance file if its records are of another toolchain: a file holds records of one toolchain."""
-        if self._before is None or self.target.path is None or dict(self._before.host) == dict(host):
+        if self._before is None or self.path is None or dict(self._before.host) == dict(host):
             self._host = host
             return
         changed = [f"{k} {self._before.host.get(k)} → {v}" for k, v in host.items() if self._before.host.get(k) != v]
         stamp = "".join(character for character in self._before.recorded_at if character.isdigit())[:14]
-        old = self.target.path.with_name(f"{self.target.path.stem}.{stamp}.old")
-        self.target.path.rename(old)
+        old = self.path.with_name(f"{self.path.stem}.{stamp}.old")
+        self.path.rename(old)
         self.say(f"the toolchain changed ({', '.join(changed)}): earlier records are in {old.name}")
         self._records.clear()
         self._fresh.clear()
         self._before, self._host = None, host
 
     def _save(self) -> None:
-        if self.target.path is None:
+        if self.path is None:
             return
-        provenance = Provenance(
-            commit=self.target.commit,
-            environment=self.target.environment,
-            machine=self.target.machine,
-            recorded_at=self._before.recorded_at if self._before else self._recorded_at,
-            harness=self.target.harness,
-            clock_state=self.target.clock_state,
+        provenance = replace(
+            self.provenance,
+            recorded_at=(self._before or self.provenance).recorded_at,
             host=dict(self._host),
             controls=self.worker.controls,
-            protocol=PROTOCOL_VERSION,
             spent_s=self.worker.spent(),
         )
         ordered = sorted(self._records.values(), key=lambda record: record.key)
-        write_records(self.target.path, provenance, ordered)
+        write_records(self.path, provenance, ordered)

@@ -20,7 +20,7 @@ class Fake:
 
     def __init__(self, spec, silence_s):
         self.text = (spec.checkout / "toy" / "product.py").read_text()
-        self.closed = False
+        self.closed, self.host = False, {"device": "cpu"}
         if "at_start" in self.text:
             raise WorkerDied("", "does not start", at_start=True)
         Fake.made.append(self)
@@ -52,7 +52,7 @@ def look(project, commits):
     suites = load_suites(project.root / "benchmarks")
     spec = WorkerSpec(project.root, ("toy",), project.root / "benchmarks")
     said = []
-    scouts = Scouts(spec, project.root, suites, 60.0, said.append, worker=Fake)
+    scouts = Scouts(spec, project.root, suites, 60.0, said.append, make_worker=Fake)
     scouts.ask(commits, PLAN)
     return scouts.works, said
 
@@ -88,7 +88,7 @@ def test_work_that_tuning_made_known_is_asked_for_once_more(project, monkeypatch
     monkeypatch.setattr(Fake, "works", untuned)
     spec = WorkerSpec(project.root, ("toy",), project.root / "benchmarks", tuned=tuned)
     said = []
-    scouts = Scouts(spec, project.root, load_suites(project.root / "benchmarks"), 60.0, said.append, worker=Fake)
+    scouts = Scouts(spec, project.root, load_suites(project.root / "benchmarks"), 60.0, said.append, make_worker=Fake)
     assert scouts.curious
     scouts.ask(commits, PLAN)
     assert not scouts.curious  # nothing was tuned since

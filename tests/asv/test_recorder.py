@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.recorder import Recorder
 from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.watched_worker import PATIENCE
 from lockstep.record.file import read_records
-from lockstep.record.model import Clocks, Estimate, Record
+from lockstep.record.model import Clocks, Estimate, Provenance, Record
+from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.timing.stage_times import summary
 
 SPEC = WorkerSpec(Path("checkout"), ("kernels",), Path("benchmarks"))
@@ -79,6 +80,9 @@ class FakeWorker:
         self.fleet.closed += 1
 
 
+COMMIT = Provenance("c" * 40, "lockstep", "m", "2026-11-28T12:00:00+00:00", "h" * 40, "cpu", {}, {}, PROTOCOL_VERSION)
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "m" / "abc-lockstep.provenance.jsonl"
@@ -89,8 +93,7 @@ def make(path):
     said = []
 
     def make_one(fleet, resume=False, path=path):
-        target = Target("c" * 40, "lockstep", "m", "cpu", "h" * 40, path)
-        return Recorder(target, SPEC, 60.0, resume=resume, say=said.append, make_worker=fleet)
+        return Recorder(COMMIT, path, SPEC, 60.0, resume=resume, say=said.append, make_worker=fleet)
 
     make_one.said = said
     return make_one
@@ -117,7 +120,8 @@ def test_only_the_kernels_of_suites_that_are_measured_are_compiled_ahead(path, m
     host = {**HOST, "device": "cuda", "gpu": "NVIDIA H200", "capability": "9.0", "sm_count": "132"}
     spec = replace(SPEC, benchmark_dir=Path(__file__).parents[2] / "benchmarks")
     recorder = Recorder(
-        Target("c" * 40, "lockstep", "m", "cpu", "h" * 40, path),
+        COMMIT,
+        path,
         spec,
         60.0,
         make_worker=lambda *_: FakeWorker(Fleet(host=host)),

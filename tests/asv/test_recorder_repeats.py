@@ -7,11 +7,11 @@ from project import make_project
 
 from lockstep.asv import copy_numbers
 from lockstep.asv.copy_numbers import Timed
-from lockstep.asv.recorder import Recorder, Target
+from lockstep.asv.recorder import Recorder
 from lockstep.asv.survey import Planned
 from lockstep.asv.worker_client import WorkerSpec
 from lockstep.record.file import read_records
-from lockstep.record.model import Estimate, Record
+from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.family_files import sources_digest
@@ -84,8 +84,10 @@ class Run:
     def commit(self, gpu, commit="c" * 40):
         self.path = path = self.root / "results" / f"{commit[:8]}.provenance.jsonl"
         spec = WorkerSpec(self.root, ("toy",), self.root / "benchmarks")
+        stamp = "2026-11-28T12:00:00+00:00"
+        provenance = Provenance(commit, "lockstep", "m", stamp, "h" * 40, "free", {}, {}, PROTOCOL_VERSION)
         recorder = Recorder(
-            Target(commit, "lockstep", "m", "free", "h" * 40, path), spec, 60.0, say=self.said.append, make_worker=gpu,
+            provenance, path, spec, 60.0, say=self.said.append, make_worker=gpu,
             plan=lambda: PLAN, repeats=lambda host: self.timed, host=HOST,
         )  # fmt: skip
         recorder.repeat()
