@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,13 @@ from lockstep.asv.commit_range import commits_of
 from lockstep.commands.alert_options import add_sources, run_analysis
 from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.verb import Verb
-from lockstep.fleet.next_commits import CaseName, Costs, Doubt, Known, Plan, Step, plan
-from lockstep.fleet.shard import Shard, owners
+from lockstep.fleet.next_commits import Costs, Doubt, Known, Plan, measured_by, plan, total
+from lockstep.fleet.shard import Shard, followed_by
 from lockstep.processes.exit_status import OK, UsageError
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.discovery import load_suites
-from lockstep.suite.evaluate import in_history
-
-#: Cache states that a history measures.
-_STATES = ("cold", "warm")
 
 
 class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -65,20 +62,8 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
         shards = fleet_of(args.shards or "1")
         machine = args.machine or _measured_last(results)
         files = _files(results / machine) if machine else []
-        of_gpu = {shard.gpu: shard for shard in shards}
-        owned = owners([shard.gpu for shard in shards], suites.values())
-        followed = {
-            case: of_gpu[gpu]
-            for case, gpu in owned.items()
-            if any(
-                in_history(suites[case[0]], name, suites[case[0]].case(case[1]), l2)
-                for name in suites[case[0]].variants()
-                for l2 in _STATES
-            )
-            and case[1] in {one.label for one in suites[case[0]].cases}
-        }
         doubts, line = (_doubts(args, machine), commits_of(conf, "ALL")) if files else ((), ())
-        known = Known(followed, _measured(files), Costs.of(files), doubts, line)
+        known = Known(followed_by(shards, list(suites.values())), measured_by(files), Costs.of(files), doubts, line)
         try:
             made = plan(commits_of(conf, args.range), known, None if args.budget == math.inf else args.budget)
         except ValueError as error:
@@ -117,19 +102,6 @@ def _files(folder: Path) -> list[tuple[Provenance, Sequence[Record]]]:
     return files
 
 
-def _measured(
-    files: Sequence[tuple[Provenance, Sequence[Record]]],
-) -> dict[str, dict[CaseName, frozenset[str]]]:
-    """Return the UUIDs of the GPUs that measured each case, by commit."""
-    measured: dict[str, dict[CaseName, frozenset[str]]] = {}
-    for provenance, records in files:
-        cases = measured.setdefault(provenance.commit, {})
-        for one in records:
-            case, uuid = (one.suite, one.case), provenance.host_of(one).get("gpu_uuid", "")
-            cases[case] = cases.get(case, frozenset()) | {uuid}
-    return measured
-
-
 def _doubts(args: argparse.Namespace, machine: str) -> list[Doubt]:
     """Return the changes that more measurements would settle; none, with a word, without the extra `history`."""
     try:
@@ -139,16 +111,14 @@ def _doubts(args: argparse.Namespace, machine: str) -> list[Doubt]:
         return []
     doubts: dict[tuple[str, tuple[str, ...]], Doubt] = {}
     for change in sorted(now.changes, key=lambda change: (-abs(change.weight), change.key)):
-        settled = change.suppressed in ("small", "noise") or change.exact
-        if change.series.machine != machine or (settled and change.suppressed != "unsure"):
-            continue
         unsure = change.suppressed == "unsure"
-        commits = (change.commit,) if unsure else change.between
-        text = f"{change.series.suite} {change.series.variant} {change.size:+.1%}"
-        key = ("unsure" if unsure else "open"), commits
-        before = doubts.get(key)
-        cases = frozenset({(change.series.suite, change.series.case)}) | (before.cases if before else frozenset())
-        doubts[key] = Doubt("unsure" if unsure else "open", commits, cases, before.text if before else text)
+        settled = change.suppressed in ("small", "noise") or (change.exact and not unsure)
+        if change.series.machine == machine and not settled:
+            series, commits = change.series, (change.commit,) if unsure else change.between
+            text = f"{series.suite} {series.variant} {change.size:+.1%}"
+            doubt = Doubt("unsure" if unsure else "open", commits, frozenset({(series.suite, series.case)}), text)
+            largest = doubts.setdefault((doubt.kind, commits), doubt)
+            doubts[doubt.kind, commits] = replace(largest, cases=largest.cases | doubt.cases)
     return list(doubts.values())
 
 
@@ -163,7 +133,7 @@ def _json(made: Plan, shards: Sequence[Shard], costs: Costs) -> dict[str, Any]:
         "matrix": _matrix(shards),
         "cases_with_known_cost": len(costs.cases),
         "left_out": made.left_out,
-        "seconds": _sum(made.steps),
+        "seconds": made.seconds,
         "steps": [
             {
                 "commit": step.commit,
@@ -188,23 +158,12 @@ def _print(made: Plan, shards: Sequence[Shard], costs: Costs) -> None:
     for step in made.steps:
         shares = ", ".join(f"{task.shard.place}: {len(task.cases)} cases {_text(task.seconds)}" for task in step.tasks)
         print(f"{step.commit[:8]}  {_text(step.seconds):>9}  {step.why}  ({shares})")
-    loads = dict.fromkeys(shards, 0.0)
-    for step in made.steps:
-        for task in step.tasks:
-            loads[task.shard] += task.seconds or 0.0
-    total = _sum(made.steps)
-    print(
-        f"{len(made.steps)} steps in {_text(total)} of {len(shards)} GPUs; {made.left_out} do not fit into the budget"
-    )
+    spent = f"{len(made.steps)} steps in {_text(made.seconds)} of {len(shards)} GPUs"
+    print(f"{spent}; {made.left_out} do not fit into the budget")
     for shard in shards:
-        print(f"shard {shard}: {_text(loads[shard] if total is not None else None)}")
+        print(f"shard {shard}: {_text(total(made.tasks_of(shard)))}")
     if not costs.cases:
         print("No cost is known before something was measured")
-
-
-def _sum(steps: Sequence[Step]) -> float | None:
-    known = [step.seconds for step in steps if step.seconds is not None]
-    return sum(known) if len(known) == len(steps) else None
 
 
 def _text(seconds: float | None) -> str:

@@ -106,8 +106,7 @@ class Step:
     @property
     def seconds(self) -> float | None:
         """Return the GPU seconds of all shards; ``None`` if unknown."""
-        known = [task.seconds for task in self.tasks if task.seconds is not None]
-        return sum(known) if len(known) == len(self.tasks) else None
+        return total(self.tasks)
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,32 @@ class Plan:
 
     steps: tuple[Step, ...]
     left_out: int
+
+    @property
+    def seconds(self) -> float | None:
+        """Return the GPU seconds of all steps; ``None`` if unknown."""
+        return total(self.steps)
+
+    def tasks_of(self, shard: Shard) -> list[Task]:
+        """Return what a shard measures."""
+        return [task for step in self.steps for task in step.tasks if task.shard == shard]
+
+
+def total(parts: Sequence[Task | Step]) -> float | None:
+    """Return the sum of the seconds of tasks or steps; ``None`` if the seconds of one are unknown."""
+    known = [part.seconds for part in parts if part.seconds is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def measured_by(files: Iterable[tuple[Provenance, Sequence[Record]]]) -> dict[str, dict[CaseName, frozenset[str]]]:
+    """Return the UUIDs of the GPUs that measured each case, by commit."""
+    measured: dict[str, dict[CaseName, frozenset[str]]] = {}
+    for provenance, records in files:
+        cases = measured.setdefault(provenance.commit, {})
+        for one in records:
+            case, uuid = (one.suite, one.case), provenance.host_of(one).get("gpu_uuid", "")
+            cases[case] = cases.get(case, frozenset()) | {uuid}
+    return measured
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,18 @@ def owners(gpus: Sequence[str], suites: Iterable[Suite]) -> dict[tuple[str, str]
     return owner
 
 
+def followed_by(shards: Sequence[Shard], suites: Sequence[Suite]) -> dict[tuple[str, str], Shard]:
+    """Return the shard that owns each case that a history measures, by the names of suite and case."""
+    of_gpu = {shard.gpu: shard for shard in shards}
+    owner = owners(list(of_gpu), suites)
+    return {
+        (suite.name, case.label): of_gpu[owner[suite.name, case.label]]
+        for suite in suites
+        for case in suite.cases
+        if series_by_case(suite)[case.label] > 1
+    }
+
+
 def series_by_case(suite: Suite) -> Mapping[str, int]:
     """Return how many series a history measures at each case, and one more for starting the case."""
     return {
