@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
@@ -95,7 +95,7 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
         workspace = Workspace.of(conf)
         suites = workspace.pick(args.families)
         for suite in suites:
-            _refuse_unknown(suite, args.variants or [], args.case)
+            expect_variants(args.variants or (), [suite])
         if args.seed is not None and not 0 <= args.seed < 2**32:
             raise UsageError(f"--seed {args.seed}: must be a number from 0 to {2**32 - 1}")
         console, errors = wide_console(), line_console(stderr=True)
@@ -122,15 +122,21 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
                 for suite, of_suite in groupby(planned, lambda one: one[0]):
                     shown, of_table = [], list(of_suite)
                     try:
-                        for records in _measured(of_table, worker, args):
+                        for _, case, l2 in of_table:
+                            variants = args.variants or list(suite.variants())
+                            twins = [suite.baseline, *variants] if args.again else []
+                            version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
+                            records = worker.measure(suite.name, case.label, l2, variants, version, twins, costs)
                             told.clear()
                             _show(records, suite, of_table, args, console, first=not shown)
                             shown += records
                             done += 1
                     finally:
                         states |= {record.state for record in shown}
-                        if not args.json:
-                            _show_rest(shown, console)
+                        if not args.json and any(record.costs for record in shown):
+                            console.print(costs_table(shown))
+                        for line in reasons(shown) if not args.json else ():
+                            console.print(line)
             if device == "cpu" and "ok" in states and not args.json:
                 console.print(CPU_NOTE)
         except KeyboardInterrupt:
@@ -147,17 +153,15 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
 
 
 def _planned(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[Planned]:
-    """Return the requested cases."""
-    return [(suite, case, l2) for suite in suites for case, l2 in _selected(suite, args, device)]
-
-
-def _measured(planned: Sequence[Planned], worker: CommitWorker, args: argparse.Namespace) -> Iterator[list[Record]]:
-    """Measure cases, one after another, and yield the records of each."""
-    for suite, case, l2 in planned:
-        variants = args.variants or list(suite.variants())
-        twins = [suite.baseline, *variants] if args.again else []
-        version, costs = suite.benchmark_version, requested_costs(args.costs, suite.quantities)
-        yield worker.measure(suite.name, case.label, l2, variants, version, twins, costs)
+    """Return the requested cases and cache states."""
+    planned: list[Planned] = []
+    for suite in suites:
+        chosen = [case for text in args.case for case in match_cases(suite, text)]
+        if not args.case:
+            chosen = list(suite.cases_on(device))[: None if args.all else 8]
+        states = CACHE_STATES if args.l2 == "both" else (args.l2 or ("warm" if device == "cpu" else "cold"),)
+        planned += [(suite, case, l2) for case in dict.fromkeys(chosen) for l2 in states]
+    return planned
 
 
 def _show(
@@ -180,14 +184,6 @@ def _show(
     console.print(records_table(records, title, names=names, cases=cases, head=first))
 
 
-def _show_rest(records: Sequence[Record], console: Console) -> None:
-    """Print what stands below the table of a suite."""
-    if any(record.costs for record in records):
-        console.print(costs_table(records))
-    for line in reasons(records):
-        console.print(line)
-
-
 def _worker(workspace: Workspace, args: argparse.Namespace, say: Callable[[str], None]) -> CommitWorker:
     """Return what measures the working tree."""
     spec = WorkerSpec(
@@ -202,22 +198,3 @@ def _worker(workspace: Workspace, args: argparse.Namespace, say: Callable[[str],
         retune=args.retune,
     )
     return CommitWorker("the working tree", spec, float(workspace.conf.default_benchmark_timeout), say=say)
-
-
-def _refuse_unknown(suite: Suite, variants: Sequence[str], cases: Sequence[str]) -> None:
-    expect_variants(variants, [suite])
-    for text in cases:
-        match_cases(suite, text)
-
-
-def _selected(suite: Suite, args: argparse.Namespace, device: str) -> Iterator[tuple[Case, str]]:
-    """Yield the requested cases and cache states."""
-    chosen = list(suite.cases_on(device))
-    if args.case:
-        chosen = [case for text in args.case for case in match_cases(suite, text)]
-    elif not args.all:
-        chosen = chosen[:8]
-    usual = "warm" if device == "cpu" else "cold"
-    for case in dict.fromkeys(chosen):
-        for l2 in CACHE_STATES if args.l2 == "both" else (args.l2 or usual,):
-            yield case, l2

@@ -87,7 +87,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             raise UsageError(f"--repeats {args.repeats}: must be 0 or more")
         # Suites are loaded first, because for a broken suite asv would print the traceback of its discovery.
         suites, results = Workspace.of(conf).suites, Path(conf.results_dir)
-        if args.shards:
+        if args.shards and not args.shard:
             return run_shards(conf, args)
         named = args.range
         args.range = commits_of(conf, named, pull=not args.no_pull, period=args.date_period, steps=args.steps)

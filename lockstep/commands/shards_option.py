@@ -18,7 +18,7 @@ from lockstep.fleet.launchers.processes import Processes
 from lockstep.fleet.launchers.slurm import Slurm
 from lockstep.fleet.merge import merge
 from lockstep.fleet.progress import FleetProgress
-from lockstep.fleet.shard import Shard, ShardError, numbered
+from lockstep.fleet.shard import Shard, ShardError
 from lockstep.gpu.nvml import NoGpu, all_gpus
 from lockstep.processes.exit_status import BROKEN, OK, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
@@ -55,28 +55,15 @@ def add_launcher_option(parser: argparse.ArgumentParser) -> None:
 
 def run_shards(conf: Any, args: argparse.Namespace) -> int:
     """Start this command for each shard, merge what they measured, and return the exit status."""
-    if args.shard:
-        raise UsageError("--shard measures one shard, --shards starts all of them: give only one of the two options")
     results = Path(conf.results_dir)
-    words = _without(_without(sys.argv[1:], "--shards"), "--launcher")
+    # A command with --shard measures that shard alone, whatever --shards says.
     jobs = [
-        Job(shard, (*words, "--skip-existing", "--shard", str(shard)), shard.folder(results))
+        Job(shard, (*sys.argv[1:], "--skip-existing", "--shard", str(shard)), shard.folder(results))
         for shard in fleet_of(args.shards)
     ]
     log.info(f"Starting {len(jobs)} shards; their whole output is in {jobs[0].log.parent}/*.log")
     log.flush()
     return launch(LAUNCHERS[args.launcher](), jobs, results)
-
-
-def _without(words: Sequence[str], option: str) -> list[str]:
-    """Return the words of a command line without an option and its value."""
-    left: list[str] = []
-    is_value = False
-    for word in words:
-        if not is_value and word != option and not word.startswith(f"{option}="):
-            left.append(word)
-        is_value = word == option
-    return left
 
 
 def launch(launcher: Launcher, jobs: Sequence[Job], results: Path) -> int:
@@ -119,12 +106,9 @@ def fleet_of(text: str) -> tuple[Shard, ...]:
         if text == "all":
             raise UsageError(f"{error}. Write a number instead: --shards N needs no GPU") from error
         here = []
-    if text.isdecimal():
-        gpus = here[: int(text)] if int(text) <= len(here) else numbered(int(text))
-        fleet = ",".join(gpus) if gpus and gpus[0] != "1" else text
-    else:
-        fleet = ",".join(here) if text == "all" else text
+    if text == "all" or (text.isdecimal() and 0 < int(text) <= len(here)):
+        text = ",".join(here[: None if text == "all" else int(text)])
     try:
-        return Shard.parse(f"1/{fleet}").others
+        return Shard.parse(f"1/{text}").others
     except ShardError as error:
         raise UsageError(f"--shards {text!r}: write a number, UUIDs separated by commas, or all") from error

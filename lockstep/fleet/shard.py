@@ -48,7 +48,7 @@ class Shard:
         place, slash, fleet = text.partition("/")
         gpus = fleet.split(",")
         if fleet.isdecimal() and 0 < int(fleet) < 10_000:
-            gpus = numbered(int(fleet))
+            gpus = [str(place) for place in range(1, int(fleet) + 1)]
         elif not all(gpu.startswith(("GPU-", "MIG-")) for gpu in gpus) or len(set(gpus)) < len(gpus):
             gpus = []
         if not slash or not place.isdecimal() or not 0 < int(place) <= len(gpus):
@@ -110,11 +110,6 @@ class Shard:
             mine.append(f"(?!{'|'.join(_benchmarks(suite.name) for suite in suites)})" if suites else "")
         either = f"(?:{'|'.join(mine)})" if mine else "(?!)"
         return [f"(?s)^(?=.*(?:{pattern})){either}" for pattern in chosen] or [f"^{either}"]
-
-
-def numbered(count: int) -> list[str]:
-    """Return the names of GPUs whose UUIDs are not known."""
-    return [str(place) for place in range(1, count + 1)]
 
 
 def owners(gpus: Sequence[str], suites: Iterable[Suite]) -> dict[tuple[str, str], str]:
