@@ -6,8 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.commands.code_history import Packages
 from lockstep.commands.shared_options import FORMS, say
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
-from lockstep.processes.toolchain import toolchain_of
+from lockstep.processes.toolchain import INSTALLED, toolchain_of
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console
 from lockstep.record.json_output import print_json
@@ -24,7 +23,6 @@ from lockstep.suite.definition import Suite
 if TYPE_CHECKING:
     from lockstep.machine_code.differences.compare import Comparison
     from lockstep.machine_code.targets import Target
-    from lockstep.suite.commit_sources import Tree
 
 
 def add_diff(actions: Any) -> argparse.ArgumentParser:
@@ -54,6 +52,45 @@ def add_diff(actions: Any) -> argparse.ArgumentParser:
     return diff
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """What is compared: two commits, or two toolchains at one commit.
+
+    Attributes:
+        base, head: commits, or "." for the working tree.
+        toolchains: the toolchains that compile base and head.
+        at: the commit that two toolchains compile; "" if two commits are compared.
+    """
+
+    base: str
+    head: str
+    toolchains: tuple[str, str] = (INSTALLED.name, INSTALLED.name)
+    at: str = ""
+
+    @classmethod
+    def of(cls, args: argparse.Namespace, toolchains: Sequence[str] | None) -> _Pair:
+        """Return what the command line names, with these toolchains in place of the installed one."""
+        if not toolchains:
+            return cls(args.base or "HEAD", args.head or ".")
+        base, head = toolchains
+        if args.head is None:
+            return cls(args.base or ".", args.base or ".", (base, head), at=args.base or ".")
+        if base != head:
+            raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
+        return cls(args.base, args.head, (base, head))
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return how the two are called."""
+        return self.toolchains if self.at else (self.base, self.head)
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """Return how the two are called in lines of text, with the commit of two toolchains."""
+        base, head = self.names
+        return base, f"{head}, both at {self.at}" if self.at else head
+
+
 def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     """Compare two commits, or neighbouring toolchains, for each target, report, and return the exit status.
 
@@ -63,13 +100,12 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
     from lockstep.machine_code.differences.report import in_short
 
     if not args.releases:
-        return _run_pair(args, packages, suites, targets)[0]
+        return _run_pair(_Pair.of(args, args.toolchain), args, packages, suites, targets)[0]
     if args.toolchain or args.head is not None:
         raise UsageError("--releases compares toolchains at one commit: leave out --toolchain and HEAD")
     statuses, lines = [], []
     for pair in pairwise(releases(args.releases)):
-        of_pair = argparse.Namespace(**(vars(args) | {"toolchain": pair}))
-        status, comparisons = _run_pair(of_pair, packages, suites, targets)
+        status, comparisons = _run_pair(_Pair.of(args, pair), args, packages, suites, targets)
         statuses.append(status)
         lines += [f"{pair[1]}, {in_short(comparison)}" for comparison in comparisons]
     if not args.json:
@@ -78,18 +114,20 @@ def run_diff(args: argparse.Namespace, packages: Packages, suites: Sequence[Suit
 
 
 def _run_pair(
-    args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
+    pair: _Pair, args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]
 ) -> tuple[int, Sequence[Comparison]]:
     """Compare two commits or two toolchains; return the exit status and a comparison for each target."""
     from lockstep.machine_code.differences.compare import compare
     from lockstep.machine_code.differences.report import diff_lines
+    from lockstep.suite.commit_sources import sources
 
-    if not args.toolchain:
-        args.base = args.base or "HEAD"
-    with ExitStack() as trees:
-        base, head = _sides(args, packages, trees)
+    with sources(pair.base, *packages) as base, sources(pair.head, *packages) as head:
+        base, head = (
+            replace(tree, toolchain=toolchain_of(text, say=say))
+            for tree, text in zip((base, base if pair.at else head), pair.toolchains, strict=True)
+        )
         if absent := absent_families(suites, base.root, head.root):
-            lacking = f"{base.name} lacks" if _of_toolchains(args) else f"neither {base.name} nor {head.name} has"
+            lacking = f"{base.name} lacks" if pair.at else f"neither {base.name} nor {head.name} has"
             return fail(BROKEN, f"nothing to compare: {lacking} the family {absent}"), ()
         out = wide_console()
         comparisons = []
@@ -98,15 +136,14 @@ def _run_pair(
             comparisons.append(comparison)
             if not args.json:
                 # Print each target when it is compared: tracing one target may take minutes.
-                for line in diff_lines(comparison, *_names(args)):
+                for line in diff_lines(comparison, *pair.titles):
                     out.print(line, soft_wrap=True)
                 out.file.flush()
     if args.json:
         rows = [_comparison_row(comparison) for comparison in comparisons]
-        base_name, head_name = args.toolchain if _of_toolchains(args) else _names(args)
-        at = {"commit": _commit(args)} if _of_toolchains(args) else {}
-        print_json({"base": base_name, "head": head_name, **at, "targets": rows}, indent=2)
-    _summarize(comparisons, args)
+        at = {"commit": pair.at} if pair.at else {}
+        print_json({"base": pair.names[0], "head": pair.names[1], **at, "targets": rows}, indent=2)
+    _summarize(comparisons, args.markdown, pair.titles)
     return _status(comparisons, base.label, args), comparisons
 
 
@@ -129,49 +166,14 @@ def _status(comparisons: Sequence[Comparison], base: str, args: argparse.Namespa
     return fail(BROKEN, "no difference was found in what was traced; some cases were not traced, for the reasons above")
 
 
-def _sides(args: argparse.Namespace, packages: Packages, trees: ExitStack) -> tuple[Tree, Tree]:
-    from lockstep.suite.commit_sources import sources
-
-    if not args.toolchain:
-        base, head = (trees.enter_context(sources(ref, *packages)) for ref in (args.base, args.head or "."))
-        return base, head
-    base_toolchain, head_toolchain = args.toolchain
-    refs = (_commit(args),) if _of_toolchains(args) else (args.base, args.head)
-    if len(refs) == 2 and base_toolchain != head_toolchain:
-        raise UsageError(f"two toolchains are compared at one commit: leave out {args.base} or {args.head}")
-    entered = [trees.enter_context(sources(ref, *packages)) for ref in refs]
-    base, head = (
-        replace(tree, toolchain=toolchain_of(text, say=say))
-        for tree, text in zip((entered[0], entered[-1]), args.toolchain, strict=True)
-    )
-    return base, head
-
-
-def _of_toolchains(args: argparse.Namespace) -> bool:
-    """Return whether two toolchains are compared. Otherwise two commits are compared."""
-    return bool(args.toolchain) and args.head is None
-
-
-def _commit(args: argparse.Namespace) -> str:
-    """Return the commit to compile with both toolchains."""
-    return args.base or "."
-
-
-def _names(args: argparse.Namespace) -> tuple[str, str]:
-    """Return the names of what is compared: two toolchains at a commit, or two commits."""
-    if _of_toolchains(args):
-        return args.toolchain[0], f"{args.toolchain[1]}, both at {_commit(args)}"
-    return args.base, args.head or "."
-
-
-def _summarize(comparisons: Sequence[Comparison], args: argparse.Namespace) -> None:
+def _summarize(comparisons: Sequence[Comparison], markdown: Path | None, titles: tuple[str, str]) -> None:
     """Append Markdown to the file of ``--markdown``, and to the summary of the workflow that runs this command."""
     from lockstep.machine_code.differences.report import to_markdown
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    for path in dict.fromkeys(path.resolve() for path in (args.markdown, summary and Path(summary)) if path):
+    for path in dict.fromkeys(path.resolve() for path in (markdown, summary and Path(summary)) if path):
         with path.open("a", encoding="utf-8") as file:
-            file.write(to_markdown(comparisons, *_names(args)))
+            file.write(to_markdown(comparisons, *titles))
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, Any]:
