@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from asv.commands import Command, common_args
 from asv.console import log
 from rich.console import Console
-from rich.text import Text
 
 from lockstep.commands.alert_options import (
     add_names,
@@ -137,19 +136,11 @@ def _print(alerts: Sequence[Tracked]) -> None:
     if not alerts:
         console.print("There are no alerts.")
         return
-    table = plain_table((), ("no.",))
-    for name in ("state", "alert", "cause", "owner"):
-        table.add_column(name, overflow="fold")
+    table = plain_table((), ("no.",), ("state", "alert", "cause", "owner"))
     for alert in alerts:
+        title = "\n".join(filter(None, (headline(alert.alert), explain(alert.alert), also(alert.alert))))
         cause = alert.alert.cause.kind if alert.alert.members else ""
-        cells = (
-            str(alert.id),
-            status(alert),
-            "\n".join(filter(None, (headline(alert.alert), explain(alert.alert), also(alert.alert)))),
-            cause,
-            alert.alert.owner,
-        )
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(str(alert.id), status(alert), title, cause, alert.alert.owner)
     console.print(table)
 
 

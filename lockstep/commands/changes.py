@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
 from asv.console import log
-from rich.text import Text
 
 from lockstep.commands.alert_options import add_names, add_sources, expect_names, names_of, run_analysis
 from lockstep.commands.results_options import repository
@@ -159,13 +158,10 @@ def _print(
     from lockstep.detect.constants import RUN
 
     console = wide_console()
-    table = plain_table(("date",), ("change", "95 % interval"))
-    for name in ("series", "machine", "commits", "cause"):
-        table.add_column(name, overflow="fold")
-    if args.all:
-        table.add_column("suppressed")
+    texts = ("series", "machine", "commits", "cause", *(["suppressed"] if args.all else []))
+    table = plain_table(("date",), ("change", "95 % interval"), texts)
     for change in changes:
-        cells = [
+        table.add_row(
             days[change.commit],
             amount(change),
             interval(change),
@@ -173,8 +169,8 @@ def _print(
             change.series.machine,
             change.range or "none",
             f"{'' if change.confirmed else 'unconfirmed, '}{change.cause.kind}: {change.cause.sentence}",
-        ]
-        table.add_row(*(Text(cell) for cell in [*cells, *([change.suppressed] if args.all else [])]))
+            *([change.suppressed] if args.all else []),
+        )
     if changes:
         console.print(table)
     else:

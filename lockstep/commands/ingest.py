@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
-from rich.console import Console
-from rich.text import Text
 
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, OK
-from lockstep.record.console import line_console, plain_table
+from lockstep.record.console import line_console, plain_table, wide_console
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
@@ -79,12 +77,10 @@ def _print(results: Results, done: Refreshed) -> None:
     read = f"{done.changed} of {done.files} files read, {done.points} numbers, in {done.seconds:.2f} s"
     line_console().print(read + (f"; {done.gone} gone" if done.gone else ""))
     if results.machines:
-        table = plain_table(())
-        for name in ("machine", "commits", "apart", "series", "newest", "clocks"):
-            table.add_column(name, justify="right" if name in ("commits", "apart", "series") else "left")
+        table = plain_table(("machine",), ("commits", "apart", "series"), ("newest", "clocks"))
         for machine in _machines(results):
-            table.add_row(*(Text(str(value)) for value in machine.values()))
-        Console().print(table)
+            table.add_row(*map(str, machine.values()))
+        wide_console().print(table)
     counted, lines = tally(results), [results.line_note] if results.line_note else []
     for reason, count in counted.notes:
         lines.append(f"{'1 note' if count == 1 else f'{count:,} notes'}: {reason} (read; --json lists them)")

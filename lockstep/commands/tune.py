@@ -19,7 +19,7 @@ from asv.commands import Command
 from asv.console import log
 from rich.table import Table
 
-from lockstep.commands.shared_options import add_repeatable, tuned_file
+from lockstep.commands.shared_options import add_repeatable
 from lockstep.commands.verb import Verb
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
@@ -49,10 +49,7 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the verb to its parser."""
-        parser.add_argument("family", nargs="?", help="a family, or one of its suites (grouped.mlp)")
-        parser.add_argument(
-            "--forget", action="store_true", help="delete the choices of Triton's tuners (results/tuned.json)"
-        )
+        parser.add_argument("family", help="a family, or one of its suites (grouped.mlp)")
         add_repeatable(parser, "--case", "M=8,K=4096", "cases with these axis values (default: all)")
         add_repeatable(parser, "--variant", "NAME", "only this variant")
         parser.add_argument("--l2", choices=CACHE_STATES, help="cache state (default: cold; warm on a CPU)")
@@ -74,8 +71,6 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Tune case by case. Each result is written at once, so that an interrupted run does not lose it."""
-        if args.forget or args.family is None:
-            return _forget(tuned_file(conf), args)
         benchmark_dir = Path(conf.benchmark_dir)
         suites = pick_suites(load_suites(benchmark_dir), args.family)
         if not 0 <= args.budget < math.inf:
@@ -154,16 +149,6 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
         return INTERRUPTED if interrupted else 0
 
 
-def _forget(file: Path, args: argparse.Namespace) -> int:
-    """Drop the choices of Triton's tuners."""
-    if not args.forget or args.family is not None:
-        raise UsageError("name a family to tune, or give --forget alone to delete the choices of Triton's tuners")
-    known = file.exists()
-    file.unlink(missing_ok=True)
-    log.info(f"deleted {file}: kernels are tuned again" if known else f"there are no choices to delete: no {file}")
-    return 0
-
-
 def _jobs(suites: Sequence[Suite], args: argparse.Namespace, device: str) -> list[tuple[Suite, str, Case]]:
     """Return the series to tune. Tiles come before dispatch, which depends on the tiles.
 
@@ -197,8 +182,7 @@ def _table(done: Sequence[Tuned]) -> Table:
     from lockstep.tuning.search_space import name_of
 
     numbers = ("tried", "floor µs", "previous µs", "new µs", "ratio", "95 % interval")
-    table = plain_table(("suite", "variant", "case"), numbers)
-    table.add_column("best candidate")
+    table = plain_table(("suite", "variant", "case"), numbers, ("best candidate",))
     for result in done:
         cells = [_micro(result.floor_s), _micro(result.previous_s), _micro(result.best_s)]
         ratio = result.ratio

@@ -58,7 +58,7 @@ def chosen(out):
     return {record["variant"]: record["chosen"] for record in json_rows(out)}
 
 
-def test_all_runs_take_one_choice_until_it_is_forgotten(project):
+def test_all_runs_take_one_choice(project):
     file = project.root / "results/tuned.json"
     status, out = run(project, "measure", "double", "--quick", "--json")
     assert status == 0, out
@@ -77,13 +77,6 @@ def test_all_runs_take_one_choice_until_it_is_forgotten(project):
     [path] = (project.root / "results").glob("*-cpu/*.provenance.jsonl")
     [record] = [record for record in read_records(path)[1] if (record.variant, record.state) == ("tuned", "ok")]
     assert record.chosen == {"_double": other}
-
-    status, out = run(project, "tune", "--forget")
-    assert (status, file.exists()) == (0, False)
-    assert f"deleted {file}" in out
-    status, out = run(project, "tune")
-    assert status == 4
-    assert "--forget" in out
 
 
 def test_the_gate_says_what_heads_list_lost(project):

@@ -269,7 +269,7 @@ def test_the_file_is_small_readable_and_can_be_dropped(hold, tmp_path):
 
 def test_a_broken_file_is_named(hold, tmp_path):
     (tmp_path / NAME).write_text('{"choices": 1}')
-    with hold().held(), pytest.raises(RecordError, match=r"tuned.json .*lockstep tune --forget"):
+    with hold().held(), pytest.raises(RecordError, match=r"tuned.json .*or delete it"):
         launch(tuner(FASTEST_2))
 
 

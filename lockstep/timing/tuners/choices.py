@@ -105,7 +105,7 @@ class Choices:
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(
                 f"{self._path} does not hold choices of tuners ({error!r}). Restore the file of the same commit as the "
-                "results, or drop it by `lockstep tune --forget`: then kernels are tuned again"
+                "results, or delete it: then kernels are tuned again"
             ) from error
         self._read_at = (status.st_mtime_ns, status.st_ino)
 
