@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -213,11 +213,9 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         if json.loads(parameters).get("repeat") == 1 and not self._options.quick:
             return "--quick works through `lockstep run --quick`, not through asv's own command", "", 1
         combination = next(itertools.islice(itertools.product(*benchmark["params"]), int(index), None))
-        variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
-        key = (benchmark["suite"], variant, case, l2)
-        record = self._measured(key, benchmark)
+        record = self._measured(_key(benchmark, combination), benchmark)
         if record.state == "failed":
-            return f"{variant} at {case}, {l2} L2: {record.reason}", "", 1
+            return f"{record.variant} at {record.case}, {record.l2} L2: {record.reason}", "", 1
         samples = _samples(record, benchmark["quantity"])
         result = {"samples": samples, "number": 1} if samples else math.nan  # asv's form of "n/a"
         Path(result_file).write_text(json.dumps(result), encoding="utf-8")
@@ -247,21 +245,6 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             )
         return record
 
-    def selected(self) -> Iterator[tuple[str, dict[str, Any], int, Key]]:
-        """Yield name, benchmark, index and series of every selected parameter of a lockstep benchmark.
-
-        ``lockstep run --bench`` selects parameters; asv's own command selects all.
-        """
-        selected = self._options.returns.get("benchmarks")
-        for name, benchmark in self._benchmarks.items():
-            if benchmark.get("type") not in MEASURED_TYPES or (selected is not None and name not in selected):
-                continue
-            indices = selected.benchmark_selection.get(name) if selected is not None else None
-            for index, combination in enumerate(itertools.product(*benchmark["params"])):
-                if indices is None or index in indices:
-                    variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
-                    yield name, benchmark, index, (benchmark["suite"], variant, case, l2)
-
     @property
     def discovered(self) -> bool:
         """Return whether asv has discovered the benchmarks."""
@@ -270,12 +253,20 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
     def _plan(self) -> dict[Case, Planned]:
         """Return the selected variants of every selected case, and the costs selected with them."""
         if not self._planned:
-            for _, benchmark, _, (suite, variant, case, l2) in self.selected():
-                planned = self._planned.setdefault((suite, case, l2), Planned())
-                if variant not in planned.variants:
-                    planned.variants.append(variant)
-                if (cost := cost_of(benchmark["quantity"])) and cost not in planned.costs:
-                    planned.costs.append(cost)
+            # ``lockstep run --bench`` selects parameters; asv's own command selects all.
+            selected = self._options.returns.get("benchmarks")
+            for name, benchmark in self._benchmarks.items():
+                if benchmark.get("type") not in MEASURED_TYPES or (selected is not None and name not in selected):
+                    continue
+                indices = selected.benchmark_selection.get(name) if selected is not None else None
+                for index, combination in enumerate(itertools.product(*benchmark["params"])):
+                    if indices is None or index in indices:
+                        suite, variant, case, l2 = _key(benchmark, combination)
+                        planned = self._planned.setdefault((suite, case, l2), Planned())
+                        if variant not in planned.variants:
+                            planned.variants.append(variant)
+                        if (cost := cost_of(benchmark["quantity"])) and cost not in planned.costs:
+                            planned.costs.append(cost)
             if left_out := sorted(set(self._options.costs).difference(*(one.costs for one in self._planned.values()))):
                 self._say(f"--bench selects no series of {', '.join(left_out)}: leave the quantity out of the pattern")
         return self._planned
@@ -313,6 +304,12 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
             self._progress.say(line)
         else:
             print(line, file=sys.stderr)
+
+
+def _key(benchmark: Mapping[str, Any], combination: Sequence[str]) -> Key:
+    """Return the series of a combination of a benchmark's parameters, as asv writes them."""
+    variant, case, l2 = (str(ast.literal_eval(value)) for value in combination)
+    return benchmark["suite"], variant, case, l2
 
 
 def _samples(record: Record, quantity: str) -> list[float]:

@@ -21,7 +21,7 @@ from lockstep.commands.verb import Verb
 from lockstep.fleet.next_commits import Costs, Doubt, Known, Plan, measured_by, plan, total
 from lockstep.fleet.shard import Shard, followed_by
 from lockstep.processes.exit_status import OK, UsageError
-from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.discovery import load_suites
@@ -84,12 +84,8 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
 
 def _measured_last(results: Path) -> str:
     """Return the machine with the newest provenance file of a GPU or CPU; "" without results."""
-    newest = ("", "")
-    for path in results.glob(f"*/*{SUFFIX}"):
-        if not path.parent.name.startswith("sm_"):
-            with path.open(encoding="utf-8") as file:
-                newest = max(newest, (json.loads(file.readline()).get("recorded_at", ""), path.parent.name))
-    return newest[1]
+    machines = [folder.name for folder in results.glob("*/") if not folder.name.startswith("sm_")]
+    return max(machines, key=lambda machine: newest_record(results, machine), default="")
 
 
 def _files(folder: Path) -> list[tuple[Provenance, Sequence[Record]]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.fleet.shard import FOLDER_SUFFIX
-from lockstep.record.file import SUFFIX
+from lockstep.record.file import SUFFIX, RecordError, read_file
 
 #: Milliseconds without a new record after which a run is taken for ended. A case takes seconds.
 _ENDED = 30 * 60_000
@@ -49,17 +47,10 @@ def in_progress(results: Path, now: int) -> list[InProgress]:
         done = [path for path in times if path.with_name(path.name.removesuffix(SUFFIX) + ".json").is_file()]
         for path in sorted(path for path, time in times.items() if path not in done and now - time < _ENDED):
             try:
-                lines = _lines(path)
-                commit = str(json.loads(lines[0])["commit"])
-            except (OSError, ValueError, TypeError, LookupError):
+                provenance, records, _ = read_file(path)
+                expected = len(read_file(max(done, key=times.__getitem__))[1]) if done else 0
+            except (OSError, RecordError):
                 continue  # a damaged file; whoever measures this commit again reports it
-            expected = len(_lines(max(done, key=times.__getitem__))) - 1 if done else 0
             name = "" if shard == results else shard.name
-            found.append(InProgress(folder.name, name, commit, len(lines) - 1, expected, times[path]))
+            found.append(InProgress(folder.name, name, provenance.commit, len(records), expected, times[path]))
     return found
-
-
-def _lines(path: Path) -> Sequence[str]:
-    """Return the line of the provenance and those of the records."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line for line in lines if not line.startswith(('{"common"', '{"kernels"'))]
