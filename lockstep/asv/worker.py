@@ -15,12 +15,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.asv.worker_client import WorkerSpec
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 
 if TYPE_CHECKING:
@@ -77,46 +78,35 @@ def _serve(
     from lockstep.timing.device import DeviceLost
 
     informed = False
-    for request in process.requests():
-        if "run" in request:
-            code, out = _run(request["run"], request["cwd"])
-            process.emit("ran", code=code, out=out)
-            continue
-        if not informed:
-            # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
-            measurer.observer = Observer(_known_code(host, suites, spec.checkout, spec.packages))
-            informed = True
-        arguments = request.get("works") or request["measure"]
-        suite = suites[arguments["suite"]]
-        if "works" in request:
-            try:
-                process.emit("works", works=_works(measurer, suite, arguments, spec.checkout))
-            except DeviceLost as lost:
-                return process.lost(lost.variant, lost.reason, lost.rule)
-            continue
-        try:
-            records = measurer.measure(
-                suite,
-                suite.case(arguments["case"]),
-                arguments["l2"],
-                arguments["variants"],
-                arguments["failed"],
-                arguments["twins"],
-                arguments["reference_mhz"],
-                arguments["costs"],
+    try:
+        for request in process.requests():
+            if "run" in request:
+                code, out = _run(request["run"], request["cwd"])
+                process.emit("ran", code=code, out=out)
+                continue
+            if not informed:
+                # Not earlier: the parent compiles kernels ahead after the worker reports that it is ready.
+                measurer.observer = Observer(_known_code(host, suites, spec.checkout, spec.packages))
+                informed = True
+            asked = request.get("works") or request["measure"]
+            suite = suites[asked.pop("suite")]
+            case = suite.case(asked.pop("case"))
+            if "works" in request:
+                process.emit("works", works=_works(measurer, suite, case, asked["variants"], spec.checkout))
+                continue
+            records = measurer.measure(suite, case, **asked)
+            process.emit(
+                "records",
+                records=[asdict(record) for record in records],
+                controls=measurer.controls_summary(),
+                stages=measurer.stages.take(),
             )
-        except DeviceLost as lost:
-            return process.lost(lost.variant, lost.reason, lost.rule)
-        process.emit(
-            "records",
-            records=[asdict(record) for record in records],
-            controls=measurer.controls_summary(),
-            stages=measurer.stages.take(),
-        )
+    except DeviceLost as lost:
+        return process.lost(lost.variant, lost.reason, lost.rule)
     return 0
 
 
-def _works(measurer: Measurer, suite: Suite, asked: Mapping[str, Any], checkout: Path) -> Mapping[str, str]:
+def _works(measurer: Measurer, suite: Suite, case: Case, variants: Sequence[str], checkout: Path) -> Mapping[str, str]:
     """Return the digest of the work of each variant; nothing if the family cannot be imported."""
     from lockstep.same_work.variant_digests import works
 
@@ -128,7 +118,7 @@ def _works(measurer: Measurer, suite: Suite, asked: Mapping[str, Any], checkout:
     finally:
         measurer.trusted.accept_settings()
     trusted = measurer.trusted.with_variants(family.variants)
-    case, names = suite.case(asked["case"]), list(dict.fromkeys([suite.baseline, *asked["variants"]]))
+    names = list(dict.fromkeys([suite.baseline, *variants]))
 
     def begin(name: str) -> None:
         measurer.listener("check", name)
