@@ -25,8 +25,7 @@ from lockstep.record.json_output import print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.alerts.bisection import Bisection, Measurement, UnknownRange
-    from lockstep.alerts.database.alert_row import Tracked
+    from lockstep.alerts.bisection import Bisection, Measurement
     from lockstep.alerts.database.store import AlertStore
     from lockstep.alerts.model import FoundChange
     from lockstep.fleet.shard import Shard
@@ -90,31 +89,21 @@ def _check_alert(args: argparse.Namespace) -> int | None:
         raise UsageError(f"alert {alert.id} has no range of commits to bisect")
     conf = load_config(args)
     worst = details.members[0]
-    search = search_command(details, alert.id)
-    if worst.series.checked:
-        raise UsageError(f"bisect measures times, not checks; to check every commit of the range: {search}")
-    if worst.series.exact:
-        between = f"{search} compiles the commits in between, " if search else ""
+    if worst.series.checked or worst.series.exact or worst.series.cost:
         shown = f"lockstep code diff {details.before[:8]} {details.after[:8]} shows the change"
-        raise UsageError(f"bisect measures times; {worst.series.quantity} needs no measurement: {between}{shown}")
-    if worst.series.cost:
-        raise UsageError(f"bisect measures latencies; to measure {worst.series.quantity}: {search}")
+        instead = filter(None, (search_command(details, alert.id), shown if worst.series.exact else ""))
+        raise UsageError(f"bisect measures latencies and speedups, not {worst.series.quantity}: {'; '.join(instead)}")
     if conf and conf.environment_type == "lockstep" and worst.series.ours:
         return None
     try:
         search_range(Ranges(repository(args)), details, worst)
     except UnknownRange as error:
-        return _no_range(store, alert, error, args)
+        _report(store, args, str(error))
+        return BROKEN
     if conf or not worst.series.ours:
         raise UsageError(f"Lockstep did not measure this series; asv bisects it: {asv_find_command(details)}")
     # Without a configuration, asv reports that it is missing.
     return None
-
-
-def _no_range(store: AlertStore, alert: Tracked, error: UnknownRange, args: argparse.Namespace) -> int:
-    _report(args, str(error), [], [])
-    store.note(alert.id, "bisected", str(error))
-    return BROKEN
 
 
 def _run(conf: Any, args: argparse.Namespace) -> int:
@@ -141,18 +130,24 @@ def _run(conf: Any, args: argparse.Namespace) -> int:
             expected = Expected(member.size, good, bad, lambda log: _number(log, quantity))
             bisection = bisect(span, measure, expected, others)
     except UnknownRange as error:
-        return _no_range(store, alert, error, args)
+        _report(store, args, str(error))
+        return BROKEN
     except Inconclusive as error:
-        _report(args, str(error), [], error.measured)
-        store.note(alert.id, "bisected", str(error))
+        _report(store, args, str(error), measured=error.measured)
         return BAD_NEWS if isinstance(error, NotReproduced) else BROKEN
-    sentence = _sentence(bisection, member)
-    store.note(alert.id, "bisected", sentence)
-    _report(args, sentence, bisection.suspects, bisection.measured)
+    _report(store, args, _sentence(bisection, member), bisection.suspects, bisection.measured)
     return OK
 
 
-def _report(args: argparse.Namespace, sentence: str, first_bad: Sequence[str], measured: Sequence[Measurement]) -> None:
+def _report(
+    store: AlertStore,
+    args: argparse.Namespace,
+    sentence: str,
+    first_bad: Sequence[str] = (),
+    measured: Sequence[Measurement] = (),
+) -> None:
+    """Print what was found, and note it in the alert's log."""
+    store.note(args.alert, "bisected", sentence)
     log.flush()  # asv ends a line only when the next line begins
     if args.json:
         content = {
