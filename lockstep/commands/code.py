@@ -9,18 +9,19 @@ difference is found; with ``--worse``, if quantities known in base are unknown i
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command, common_args
 
 from lockstep.commands.cli import expect_folder
-from lockstep.commands.code_diff import absent_families, add_diff, fail, run_diff
+from lockstep.commands.code_diff import absent_families, add_diff, run_diff
 from lockstep.commands.code_history import Packages, add_history, run_history
 from lockstep.commands.shared_options import add_repeatable, add_toolchain, say
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
+from lockstep.processes.exit_status import BAD_NEWS, OK, Unusable, UsageError
 from lockstep.processes.toolchain import toolchain_of
 from lockstep.record.console import wide_console
 from lockstep.record.json_output import print_json
@@ -29,6 +30,7 @@ from lockstep.suite.definition import Suite
 if TYPE_CHECKING:
     from lockstep.machine_code.model import CaseCode, CaseKey
     from lockstep.machine_code.targets import Target
+    from lockstep.suite.commit_sources import Tree
 
 
 #: Default targets, if neither asv.conf.json ({"lockstep": {"targets": […]}}) nor ``--target`` names any.
@@ -93,50 +95,58 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
         return run_action(args, packages, suites, targets)
 
 
+@contextmanager
+def _at(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite]) -> Iterator[Tree]:
+    """Yield the tree of a commit with the chosen toolchain.
+
+    Raises:
+        Unusable: the tree has none of a suite's variants.
+    """
+    from lockstep.suite.commit_sources import sources
+
+    with sources(args.ref, *packages) as tree:
+        if absent := absent_families(suites, tree.root):
+            raise Unusable(f"{args.ref} has no family {absent}")
+        yield replace(tree, toolchain=toolchain_of(args.toolchain, say=say))
+
+
 def _show(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     from lockstep.machine_code.compiled_tree import codes_of
     from lockstep.machine_code.differences.report import code_table, host_lines, unknown_lines
-    from lockstep.suite.commit_sources import sources
     from lockstep.suite.selection import expect_variants, match_labels
 
     expect_variants(args.variant, suites)
     labels = match_labels(suites, args.case)
+    # Only these cases are traced: all cases of a large suite take half a minute.
+    cases = {name: chosen or [] for name, chosen in labels.items()} if args.case else None
     out = wide_console()
-    with sources(args.ref, *packages) as at_ref:
-        tree = replace(at_ref, toolchain=toolchain_of(args.toolchain, say=say))
-        if absent := absent_families(suites, tree.root):
-            return fail(BROKEN, f"{args.ref} has no family {absent}")
+    with _at(args, packages, suites) as tree:
         for target in targets:
-            # Only these cases are traced: all cases of a large suite take half a minute.
-            codes = codes_of(tree, suites, target, cases=_chosen(labels), say=say)
-            codes = {key: code for key, code in codes.items() if _is_selected(key, labels[key.suite], args.variant)}
+            codes = {
+                key: code
+                for key, code in codes_of(tree, suites, target, cases=cases, say=say).items()
+                if (not args.variant or key.variant in args.variant) and (cases is None or key.case in cases[key.suite])
+            }
             if not codes:
-                return fail(BROKEN, f"{args.ref} has no code for these variants and cases")
+                raise Unusable(f"{args.ref} has no code for these variants and cases")
             if args.json:
                 for key, code in codes.items():
                     print_json(_row(target, key, code))
                 continue
             out.print(code_table(codes, f"{tree.label} for {target.name}"))
-            if len(codes) <= 2:
-                for line in host_lines(codes):
-                    out.print(line, soft_wrap=True)
-            for line in unknown_lines(codes):
+            for line in (*(host_lines(codes) if len(codes) <= 2 else ()), *unknown_lines(codes)):
                 out.print(line, soft_wrap=True)
             if all(code.absent for code in codes.values()):
-                return fail(BROKEN, f"{args.ref} has no code for these variants and cases: see above")
+                raise Unusable(f"{args.ref} has no code for these variants and cases: see above")
     return OK
 
 
 def _doctor(args: argparse.Namespace, packages: Packages, suites: Sequence[Suite], targets: Sequence[Target]) -> int:
     from lockstep.machine_code.compiled_tree import Reader
     from lockstep.machine_code.differences.report import obstacle_lines
-    from lockstep.suite.commit_sources import sources
 
     stopped = False
-    with sources(args.ref, *packages) as at_ref:
-        tree = replace(at_ref, toolchain=toolchain_of(args.toolchain, say=say))
-        if absent := absent_families(suites, tree.root):
-            return fail(BROKEN, f"{args.ref} has no family {absent}")
+    with _at(args, packages, suites) as tree:
         for target in targets:
             with Reader(tree, suites, target, say=say) as reader:
                 codes = reader.traced()
@@ -151,12 +161,3 @@ def _row(target: Target, key: CaseKey, code: CaseCode) -> dict[str, Any]:
     fingerprints = {"fingerprint": code.fingerprint, "host_fingerprint": code.host_fingerprint}
     known = {**fingerprints, "quantities": exact_quantities(code), "ranges": quantity_ranges(code)}
     return {"target": target.name, **key._asdict(), **known, **asdict(code)}
-
-
-def _chosen(labels: Mapping[str, list[str] | None]) -> dict[str, list[str]] | None:
-    """Return the labels of the requested cases by suite; ``None``, for all cases, if ``--case`` is not given."""
-    return None if None in labels.values() else {name: chosen or [] for name, chosen in labels.items()}
-
-
-def _is_selected(key: CaseKey, labels: Sequence[str] | None, variants: Sequence[str]) -> bool:
-    return (not variants or key.variant in variants) and (labels is None or key.case in labels)

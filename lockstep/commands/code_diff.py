@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.commands.code_history import Packages
 from lockstep.commands.shared_options import FORMS, say
-from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
+from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, Unusable, UsageError
 from lockstep.processes.toolchain import INSTALLED, toolchain_of
 from lockstep.processes.toolchain.releases import releases
 from lockstep.record.console import wide_console
@@ -128,7 +128,7 @@ def _run_pair(
         )
         if absent := absent_families(suites, base.root, head.root):
             lacking = f"{base.name} lacks" if pair.at else f"neither {base.name} nor {head.name} has"
-            return fail(BROKEN, f"nothing to compare: {lacking} the family {absent}"), ()
+            raise Unusable(f"nothing to compare: {lacking} the family {absent}")
         out = wide_console()
         comparisons = []
         for target in targets:

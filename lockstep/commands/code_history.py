@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.commands.shared_options import add_toolchain, say
 from lockstep.processes.exit_status import BROKEN, OK
-from lockstep.processes.git import Git, GitError
 from lockstep.processes.toolchain import toolchain_of
 from lockstep.suite.definition import Suite
 
@@ -59,10 +58,10 @@ def run_history(
     from lockstep.machine_code.differences.report import used_by
     from lockstep.machine_code.worker_session import TracingFailed
     from lockstep.record.provenance import harness_commit
-    from lockstep.suite.commit_sources import sources
+    from lockstep.suite.commit_sources import commits_in, sources
 
     folder = Path(conf.results_dir)
-    commits = list(_spread(_commits(args.range, packages), args.most))
+    commits = list(_spread(commits_in(packages[0], args.range, packages[1]), args.most))
     harness = harness_commit(Path(conf.benchmark_dir), folder)
     cases = {suite.name: followed_cases(suite) for suite in suites}
     chosen = toolchain_of(args.toolchain, say=say)
@@ -96,22 +95,6 @@ def run_history(
                     say(f"  no number: {reason} ({used_by(keys)})")
     print(f"{len(commits)} commits touch {', '.join(packages[1])}; {written} files written to {folder}")
     return BROKEN if failed else OK
-
-
-def _commits(span: str, packages: Packages) -> list[tuple[str, int]]:
-    """Return the commits of a range that touch the packages, newest first, with their dates in ms since 1970.
-
-    Raises:
-        RefError: git does not know the range.
-    """
-    from lockstep.suite.commit_sources import RefError
-
-    root, names = packages
-    try:
-        lines = Git(root).lines("log", "--first-parent", "--format=%H %at", *span.split(), "--", *names)
-    except GitError as error:
-        raise RefError(str(error)) from error
-    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in lines)]
 
 
 def _spread(commits: Sequence[tuple[str, int]], limit: int | None) -> Iterator[tuple[str, int]]:

@@ -15,7 +15,7 @@ from lockstep.fleet.merge import begin_shard
 from lockstep.fleet.shard import Shard
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.preflight import Preflight, preflight
-from lockstep.processes.exit_status import UsageError
+from lockstep.processes.exit_status import Unusable, UsageError
 from lockstep.record.provenance import Host
 from lockstep.suite.definition import Suite
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -31,10 +31,6 @@ def add_shard_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class UnfitGpu(OSError):
-    """A GPU cannot measure. The message says why."""
-
-
 class ShardRun:
     """The settings of a run that measures a shard.
 
@@ -42,6 +38,8 @@ class ShardRun:
         shard: the cases to measure.
         results: the folder of all results.
         folder: the folder that this run writes.
+        tuned: file of the tuners' choices. All shards share it, so that a kernel runs alike on all GPUs.
+        machine_file: asv's file about machines. Shards of one host would write one file in the user's home.
     """
 
     def __init__(self, conf: Any, args: argparse.Namespace, suites: Sequence[Suite]) -> None:
@@ -53,6 +51,7 @@ class ShardRun:
         self.shard = Shard.parse(args.shard)
         self.results = Path(conf.results_dir).absolute()
         self.folder = self.shard.folder(self.results)
+        self.tuned, self.machine_file = self.results / TUNED, str(self.folder / ".asv-machine.json")
         self.folder.mkdir(parents=True, exist_ok=True)
         # The folder ignores itself, because a run in a changed working tree records a harness that is not committed.
         (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
@@ -70,22 +69,12 @@ class ShardRun:
         # asv would skip a benchmark that has any number of the commit. The records tell which cases are missing.
         args.skip_existing = args.skip_existing_successful = False
 
-    @property
-    def tuned(self) -> Path:
-        """Return the file of the tuners' choices. All shards share it, so that a kernel runs alike on all GPUs."""
-        return self.results / TUNED
-
-    @property
-    def machine_file(self) -> str:
-        """Return the path of asv's file about machines. Shards of one host would write one file in the user's home."""
-        return str(self.folder / ".asv-machine.json")
-
     def begin(self, host: Host, machine: str) -> None:
         """Take over what the results hold of this GPU.
 
         Raises:
             UsageError: the GPU is not the one that the shard names.
-            UnfitGpu: another process runs on the GPU, or it has a fault.
+            Unusable: another process runs on the GPU, or it has a fault.
         """
         uuid = host.facts.get("gpu_uuid", "")
         if self.shard.uuid and uuid != self.shard.uuid:
@@ -93,7 +82,7 @@ class ShardRun:
         gpu = find_gpu(uuid) if uuid else None
         found = preflight(gpu) if gpu is not None else Preflight()
         if found.faults:
-            raise UnfitGpu(f"GPU {uuid} cannot measure now: {'; '.join(found.faults)}")
+            raise Unusable(f"GPU {uuid} cannot measure now: {'; '.join(found.faults)}")
         for mark in found.marks:
             log.warning(f"Marked: GPU {uuid}: {mark}")
         log.info(f"Shard {self.shard.place} of {len(self.shard.gpus)}, into {self.folder}")

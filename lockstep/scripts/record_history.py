@@ -18,7 +18,6 @@ from asv.runner import BenchmarkResult
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.asv.whole_files import whole_files, write_json
 from lockstep.gate.versions import version
-from lockstep.processes.git import Git, GitError
 from lockstep.record.file import SUFFIX, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import Host, ask_host, harness_commit
@@ -27,7 +26,7 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import Project
-from lockstep.suite.commit_sources import RefError
+from lockstep.suite.commit_sources import commits_in
 from lockstep.suite.definition import PROTOCOL_VERSION
 from lockstep.timing.tuners.choices import NAME as TUNED
 
@@ -42,7 +41,7 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     Raise ``RuntimeError`` if torch cannot be imported.
     """
     host, recorded = ask_host(), 0
-    for commit, date in _commits(project, span):
+    for commit, date in reversed(commits_in(project.top, span)):
         outcome = Outcome()
         with version(project.root, commit, project.contents) as tree:
             at_commit = replace(plan, sides={HEAD: side_of(project, tree)}, tuned=str(folder / TUNED))
@@ -56,15 +55,6 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
             _store(plan, commit, date, records, outcome, host, folder, harness_commit(project.file.parent, folder))
             recorded += 1
     return recorded
-
-
-def _commits(project: Project, span: str) -> list[tuple[str, int]]:
-    """Return the commits of a range, oldest first, with their dates in ms since 1970."""
-    try:
-        lines = Git(project.top).lines("log", "--first-parent", "--reverse", "--format=%H %at", *span.split())
-    except GitError as error:
-        raise RefError(str(error)) from error
-    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in lines)]
 
 
 def _records(plan: Plan, outcome: Outcome) -> list[Record]:

@@ -71,3 +71,16 @@ def sources(ref: str, repository: Path, packages: Sequence[str]) -> Iterator[Tre
                 except tarfile.TarError as error:
                     raise RefError(f"cannot unpack the packages of {ref}: {error}") from error
         yield Tree(ref, Path(folder).resolve(), tuple(packages))
+
+
+def commits_in(folder: Path, span: str, paths: Sequence[str] = ()) -> list[tuple[str, int]]:
+    """Return the commits of a range of git log that touch ``paths``, newest first, with their dates in ms since 1970.
+
+    Raise ``RefError`` if git does not know the range.
+    """
+    touching = ["--", *paths] if paths else []
+    try:
+        lines = Git(folder).lines("log", "--first-parent", "--format=%H %at", *span.split(), *touching)
+    except GitError as error:
+        raise RefError(str(error)) from error
+    return [(commit, 1000 * int(seconds)) for commit, seconds in (line.split() for line in lines)]

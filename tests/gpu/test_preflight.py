@@ -21,14 +21,15 @@ print(preflight(Gpu.open(0)))
 BEGIN = """
 from argparse import Namespace
 from types import SimpleNamespace
-from lockstep.commands.shard_option import ShardRun, UnfitGpu
+from lockstep.commands.shard_option import ShardRun
 from lockstep.gpu.nvml import Gpu
+from lockstep.processes.exit_status import Unusable
 from lockstep.record.provenance import Host
 conf = SimpleNamespace(results_dir="results", env_dir=".asv")
 run = ShardRun(conf, Namespace(shard="1/1", range="HEAD", bench=None), [])
 try:
     run.begin(Host({"gpu_uuid": Gpu.open(0).uuid}, "unlocked", "unlocked"), "here-unlocked")
-except UnfitGpu as error:
+except Unusable as error:
     print(error)
 """
 
