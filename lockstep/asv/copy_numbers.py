@@ -75,10 +75,6 @@ class Timed:
             elif record.state != "failed" and (record.sources or record.work):
                 self._records[record.key].append((commit, record))
 
-    def stop(self) -> None:
-        """Repeat nothing more in this run."""
-        self.stopped = True
-
     def commits(self) -> set[str]:
         """Return the commits that have timed records."""
         return {commit for known in self._records.values() for commit, _ in known}

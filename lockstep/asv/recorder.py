@@ -148,7 +148,7 @@ class Recorder:
                 if how := contradiction(stored.get(record.key), record):
                     self.say(f"{' '.join(record.key)} was to repeat {stored[record.key].same_work_as[:8]}, but {how}")
                     self.say("this run times every case from here on")
-                    timed.stop()
+                    timed.stopped = True
                     self._save()
                     return
         repeats = {key: record for found in survey.found.values() for key, record in found.items()}

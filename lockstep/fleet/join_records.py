@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from lockstep.record.model import GpuShare, Provenance, Record
 
@@ -91,15 +91,7 @@ def _shares(provenance: Provenance) -> dict[str, Provenance]:
     if not provenance.gpus:
         return {provenance.host.get("gpu_uuid", ""): provenance}
     return {
-        uuid: replace(
-            provenance,
-            host={**provenance.host, **share.host},
-            recorded_at=share.recorded_at,
-            harness=share.harness,
-            controls=share.controls,
-            spent_s=share.spent_s,
-            gpus={},
-        )
+        uuid: replace(provenance, **vars(share) | {"host": {**provenance.host, **share.host}, "gpus": {}})
         for uuid, share in provenance.gpus.items()
     }
 
@@ -120,12 +112,9 @@ def _together(shares: Mapping[str, Provenance]) -> Provenance:
         host={name: ", ".join(dict.fromkeys(values)) for name, values in facts.items()},
         spent_s={stage: sum(one.spent_s.get(stage, 0.0) for one in ordered.values()) for stage in stages},
         gpus={
-            uuid: GpuShare(
+            uuid: replace(
+                GpuShare(**{field.name: getattr(one, field.name) for field in fields(GpuShare)}),
                 host={name: fact for name, fact in one.host.items() if name in differing},
-                recorded_at=one.recorded_at,
-                harness=one.harness,
-                controls=one.controls,
-                spent_s=one.spent_s,
             )
             for uuid, one in ordered.items()
         },
