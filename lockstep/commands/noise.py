@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
+from asv.commands.common_args import positive_int
 from asv.console import log
 
 from lockstep.asv.fresh_runs import FreshRuns
@@ -15,7 +16,7 @@ from lockstep.asv.worker_client import WorkerSpec
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs, tuned_file
 from lockstep.commands.verb import Verb
-from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
+from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.json_output import json_text
@@ -44,10 +45,10 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the verb to its parser."""
         parser.add_argument("families", nargs="*", help="families or suites to measure (default: all)")
-        parser.add_argument("--runs", type=int, default=5, help="number of runs, each in a new process (default: 5)")
+        parser.add_argument("--runs", type=positive_int, default=5, help="runs, each in a new process (default: 5)")
         parser.add_argument(
             "--series",
-            type=int,
+            type=positive_int,
             default=60,
             help="measure at least this many speedups, where possible (default: 60)",
         )
@@ -74,10 +75,6 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
 
         The status is 2 if a series failed in any run, 3 if no series was measured in every run.
         """
-        if args.runs < 1:
-            raise UsageError(f"--runs {args.runs}: must be at least 1")
-        if args.series < 1:
-            raise UsageError(f"--series {args.series}: must be at least 1")
         expect_folder(args.json)
         workspace = Workspace.of(conf)
         suites = workspace.pick(args.families)
@@ -119,9 +116,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
         wide.print(agreement_table(rows))
         if any(row.costs_sd for row in rows):
             wide.print(costs_agreement_table(rows))
-        for line in summary(rows):
-            wide.print(line)
-        for line in missing_costs(runs):
+        for line in (*summary(rows), *missing_costs(runs)):
             wide.print(line)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]
         for name in dict.fromkeys(record.suite for record in failed):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asv.commands.asv_profiling import Profile as AsvProfile
+from asv.commands.common_args import positive_int
 
 from lockstep.processes.deadline import deadline
 from lockstep.processes.exit_status import BROKEN
@@ -35,7 +36,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
         )
         parser.add_argument("case", nargs="?", help="one case of the family: M=8,K=4096,N=2048")
         parser.add_argument("--l2", choices=CACHE_STATES, default="cold", help="cache state (default: %(default)s)")
-        parser.add_argument("--calls", type=int, default=3, help="number of calls to profile (default: %(default)s)")
+        parser.add_argument("--calls", type=positive_int, default=3, help="calls to profile (default: %(default)s)")
         parser.add_argument(
             "--limit",
             type=float,
@@ -66,8 +67,6 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
             )
         expect_variants([variant], [suite])
         case = suite.case(args.case or "")
-        if args.calls < 1:
-            raise SuiteError(f"--calls {args.calls}: must be at least 1")
         if not 0 < args.limit < threading.TIMEOUT_MAX:
             raise SuiteError(f"--limit {args.limit:g}: must be a number of seconds above 0")
         # The device is opened last, so that a typo is reported before torch is imported.

@@ -63,7 +63,7 @@ def test_cold_caches_are_emptied_by_ncu_too():
         (("product", "twice"), "has no case ''"),
         (("product",), "name a variant of product"),
         (("produkt", "twice", "M=2,K=1024,N=512"), "did you mean product?"),
-        (("product", "twice", "M=2,K=1024,N=512", "--calls", "0"), "must be at least 1"),
+        (("product", "twice", "M=2,K=1024,N=512", "--calls", "0"), "not a positive integer"),
     ],
 )
 def test_a_wrong_name_is_told(project, arguments, message):
