@@ -11,7 +11,7 @@ from asv.console import log
 
 from lockstep.commands.verb import Verb
 from lockstep.fleet.merge import Merged, merge, shard_folders
-from lockstep.processes.exit_status import BAD_NEWS, OK, UsageError
+from lockstep.processes.exit_status import BAD_NEWS, OK
 from lockstep.record.mirror import Mirror, local
 
 
@@ -40,10 +40,7 @@ class Merge(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:
         """Merge, report, and return the exit status."""
-        try:
-            folders = shard_folders(args.folders)
-        except FileNotFoundError as error:
-            raise UsageError(str(error)) from error
+        folders = shard_folders(args.folders)
         into = args.into or conf.results_dir
         if "://" not in into:
             return report(merge(folders, Path(into)))

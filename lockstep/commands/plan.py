@@ -20,7 +20,7 @@ from lockstep.commands.shards_option import add_shards_option, fleet_of
 from lockstep.commands.verb import Verb
 from lockstep.fleet.next_commits import Costs, Doubt, Known, Plan, measured_by, plan, total
 from lockstep.fleet.shard import Shard, followed_by
-from lockstep.processes.exit_status import OK, UsageError
+from lockstep.processes.exit_status import OK
 from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record
@@ -64,10 +64,7 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
         files = _files(results / machine) if machine else []
         doubts, line = (_doubts(args, machine), commits_of(conf, "ALL")) if files else ((), ())
         known = Known(followed_by(shards, list(suites.values())), measured_by(files), Costs.of(files), doubts, line)
-        try:
-            made = plan(commits_of(conf, args.range), known, None if args.budget == math.inf else args.budget)
-        except ValueError as error:
-            raise UsageError(f"--budget: {error}") from error
+        made = plan(commits_of(conf, args.range), known, None if args.budget == math.inf else args.budget)
         hashes = list(dict.fromkeys(step.commit for step in made.steps if not step.again))
         if args.commits:
             args.commits.parent.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from lockstep.asv.undiscovered_benchmarks import read_table
 from lockstep.asv.whole_files import json_text
 from lockstep.fleet.join_asv import AsvResults, joined_asv
 from lockstep.fleet.join_records import Measured, joined
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, records_text, replace_file
 from lockstep.timing.clocks.reference_clocks import NAME as CLOCKS
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
@@ -56,12 +57,12 @@ def shard_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the folders of results among ``paths`` and in them.
 
     Raises:
-        FileNotFoundError: a path is not a folder.
+        UsageError: a path is not a folder.
     """
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            raise FileNotFoundError(f"{path} is not a folder of results")
+            raise UsageError(f"{path} is not a folder of results")
         inside = sorted(folder for folder in path.iterdir() if (folder / _TABLE).is_file())
         found += [path] if (path / _TABLE).is_file() or not inside else inside
     return found

@@ -14,6 +14,7 @@ from typing import Literal
 
 from lockstep.asv.fresh_runs import middles
 from lockstep.fleet.shard import Shard
+from lockstep.processes.exit_status import UsageError
 from lockstep.record.model import Provenance, Record
 
 #: Suite and label of a case.
@@ -174,7 +175,7 @@ def plan(commits: Sequence[str], known: Known, budget_s: float | None = None) ->
         budget_s: GPU seconds of all shards together; ``None`` for no limit. A step that does not fit is left out.
 
     Raises:
-        ValueError: there is a budget, and nothing is known of the costs.
+        UsageError: there is a budget, and nothing is known of the costs.
     """
     steps: list[Step] = []
     left, left_out = budget_s, 0
@@ -183,7 +184,7 @@ def plan(commits: Sequence[str], known: Known, budget_s: float | None = None) ->
         step = Step(commit, why, tasks, again)
         if left is not None:
             if step.seconds is None:
-                raise ValueError(
+                raise UsageError(
                     "the costs of a case are not known before something was measured: leave out the budget"
                 )
             if step.seconds > left:
