@@ -24,7 +24,7 @@ from lockstep.processes.exit_status import OK
 from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Provenance, Record
-from lockstep.suite.discovery import load_suites
+from lockstep.suite.discovery import Workspace
 
 
 class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
@@ -58,7 +58,7 @@ class PlanVerb(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int:
         """Make the plan, print it, and return the exit status."""
         results = Path(args.results or conf.results_dir)
-        suites = load_suites(Path(conf.benchmark_dir))
+        suites = Workspace.of(conf).suites
         shards = fleet_of(args.shards or "1")
         machine = args.machine or _measured_last(results)
         files = _files(results / machine) if machine else []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import threading
-from pathlib import Path
 from typing import Any
 
 from asv.commands.asv_profiling import Profile as AsvProfile
@@ -18,7 +17,7 @@ from lockstep.processes.exit_status import BROKEN
 from lockstep.processes.import_torch import load_torch
 from lockstep.record.console import line_console
 from lockstep.suite.definition import CACHE_STATES, SuiteError
-from lockstep.suite.discovery import load_suites
+from lockstep.suite.discovery import Workspace
 from lockstep.suite.selection import expect_variants, nearest
 
 
@@ -48,7 +47,7 @@ class Profile(AsvProfile):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace, **kwargs: Any) -> int | None:
         """Run our profiler if the first argument names a family or a suite, else asv's profiler."""
-        suites = load_suites(Path(conf.benchmark_dir))
+        suites = Workspace.of(conf).suites
         families = {suite.family for suite in suites.values()}
         if args.benchmark not in {*suites, *families}:
             if args.case:

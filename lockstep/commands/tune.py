@@ -29,8 +29,8 @@ from lockstep.record.console import plain_table, wide_console
 from lockstep.record.json_output import print_json
 from lockstep.suite.case import Case
 from lockstep.suite.definition import CACHE_STATES, PROTOCOL_VERSION, Suite, SuiteError
-from lockstep.suite.discovery import load_suites
-from lockstep.suite.selection import match_cases, nearest, pick_suites
+from lockstep.suite.discovery import Workspace
+from lockstep.suite.selection import match_cases, nearest
 
 if TYPE_CHECKING:
     from lockstep.tuning.tune_case import Tuned
@@ -71,8 +71,8 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Tune case by case. Each result is written at once, so that an interrupted run does not lose it."""
-        benchmark_dir = Path(conf.benchmark_dir)
-        suites = pick_suites(load_suites(benchmark_dir), args.family)
+        workspace = Workspace.of(conf)
+        suites = workspace.pick([args.family])
         if not 0 <= args.budget < math.inf:
             raise UsageError(f"--budget {args.budget:g}: must be a number of seconds from 0 on")
         for suite in suites:
@@ -90,7 +90,7 @@ class Tune(Verb, Command):  # type: ignore[misc]  # asv has no types
         jobs = _jobs(suites, args, device.kind)
         if device.kind == "cuda":
             named = [(suite.name, variant, case.label) for suite, variant, case in jobs]
-            compile_all(benchmark_dir, named, Target.of_host(facts))
+            compile_all(workspace.benchmark_dir, named, Target.of_host(facts))
         l2 = args.l2 or ("warm" if device.kind == "cpu" else "cold")
         header: dict[str, str | int] = {
             "date": datetime.now(UTC).date().isoformat(),
