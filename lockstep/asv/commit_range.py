@@ -54,7 +54,8 @@ def _named(conf: Any, repo: Any, spec: str | None, measured: Sequence[str]) -> A
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
             return [repo.get_hash_from_name(name) for name in text.split()]
     except NoSuchNameError as error:
-        raise UsageError(f"git knows no commit {error}") from error
+        named = 'branch of "branches" in asv.conf.json' if spec is None else "commit"
+        raise UsageError(f"git knows no {named}: {error}") from error
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename} does not exist: name a file of hashes") from error
     return repo.get_hashes_from_range(spec)
