@@ -65,7 +65,8 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
 });
 
 // Write a page's choices into the address. Not by dcc.Location, which would build the page again after every choice.
-// Choices of one second, such as typed letters, are one step back. A choice that the page makes before the first click or key replaces the address.
+// Choices of one second, such as typed letters, are one step back. A choice that the page makes before the first click or
+// key replaces the address.
 let lockstepStep = 0;
 let lockstepActed = false;
 ["pointerdown", "keydown"].forEach((kind) => window.addEventListener(kind, () => { lockstepActed = true; }, true));

@@ -20,6 +20,7 @@ from dashboard.pages.family_trends import MOST_CASES, chosen, opened, printed, t
 from dashboard.pages.parts import (
     back_link,
     chart_card,
+    commit_line,
     count,
     crumbs,
     graph,
@@ -30,7 +31,6 @@ from dashboard.pages.parts import (
     table,
     waiting,
 )
-from dashboard.pages.parts import commit_line as commit_words
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import newest_rows, rows_at
@@ -213,7 +213,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     missing = [name for name in style_of if not any(row.variant == name and row.latency for row in now)]
     note = html.P(f"Not measured at this commit: {', '.join(missing)}.", className="dim hint")
     return [
-        html.P(commit_words(commit), className="said"),
+        html.P(commit_line(commit), className="said"),
         *([note] if missing and timed else []),
         html.Div(cards, className="charts"),
         table(_HEAD, [_cells(row) for row in listed], count(len(listed), "series"), "numbers"),
