@@ -196,6 +196,9 @@ def test_noise_tells_failures_and_a_process_that_does_not_start(tmp_path):
     project.write("toy/product.py", kernels.replace('"twice": twice', '"twice": lambda x: 1 / 0'))
     done = project.lockstep("noise", "--runs", "1", "--series", "1", "--quick")
     assert (done.returncode, "ZeroDivisionError" in done.stdout) == (2, True), done.stdout
+    project.write("toy/product.py", kernels.replace('"twice": twice', '"twice": lambda x: __import__("os").abort()'))
+    done = project.lockstep("noise", "--runs", "1", "--series", "1", "--quick")
+    assert (done.returncode, "killed by SIGABRT" in done.stdout) == (2, True), done.stdout
     suite = (project.root / "benchmarks" / "product.py").read_text()
     project.write("benchmarks/product.py", f"import sys\nassert not sys.argv[0].endswith('worker.py')\n{suite}")
     done = project.lockstep("noise", "--runs", "1")

@@ -132,7 +132,7 @@ def test_nothing_is_said_where_the_older_release_cannot_be_imported(gated):
 def test_a_release_that_pip_does_not_know_is_told_in_its_words(gated, capfd):
     gated(BASE, BASE, "--base", "main")
     assert run_verb("gate", "--script", "bench.py", "--package", "pace==1.0..9.9") == 3
-    assert "pip does not install pace==9.9: ERROR: Could not find a version that satisfies" in capfd.readouterr().err
+    assert "pip does not install pace==9.9: ERROR: Could not find a version that satisfies" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["--base", "main"], ["--head", "main"], ["--package", "pace"]])
