@@ -15,7 +15,7 @@ from dashboard.charts.series_figure import SeriesView
 from dashboard.pages.parts import command_block, commit_link, count, day, minus, table
 from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.analysis.machine_results import name_of
-from lockstep.alerts.reproduce import measured
+from lockstep.alerts.reproduce import script
 from lockstep.compare.number_format import significant, whole
 from lockstep.compare.read_rows import rows_of
 from lockstep.compare.row import COPIED, STATE_LABELS, Measured, described
@@ -26,7 +26,7 @@ from lockstep.history.model import Point, SeriesKey
 from lockstep.history.point_columns import COLUMNS
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
-from lockstep.record.commands_to_repeat import in_working_tree, locked, script
+from lockstep.record.commands_to_repeat import in_working_tree, locked
 from lockstep.record.quantity import PAIRED, SUITE_BENCHMARK, benchmark_name
 
 
@@ -164,7 +164,7 @@ def series_commands(results: Results, shown: SeriesView, zoom: tuple[float, ...]
     parts = [
         html.Summary("Reproduce"),
         html.P(newest, className="dim"),
-        command_block("\n".join(script(name, measured(point.run))), "Commands that measure the number again"),
+        command_block("\n".join(script(name, point.run)), "Commands that measure the number again"),
         html.P("The same case of the working tree, with its own definitions:", className="dim"),
         command_block(working_tree, "Commands that measure the working tree"),
     ]

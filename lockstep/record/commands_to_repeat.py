@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from lockstep.record.quantity import benchmark_name
 from lockstep.record.series_name import SeriesName
 
 #: Number of digits of a commit's hash in a command.
-_DIGITS = 12
+DIGITS = 12
 
 #: Matches a clock lock in a clock state (``locked@1500+mem3201``, ``base``) or at the end of a machine's name
 #: (``h200-locked-1500``). If a folder has several machines, what differs follows the name in brackets.
@@ -20,40 +18,16 @@ _LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?:[+-]mem(
 #: Matches the machine's name of exact results, see ``lockstep.asv.exact_results.machine_name``.
 _COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled(?P<toolchain>(?:@\w+-[\w.+-]+)*)")
 
-#: The software that must be the same to measure a number again, in the order in which it is listed.
-_TOOLS = ("python", "torch", "triton", "cuda", "driver", "ptxas")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The conditions under which a number of a commit was measured.
-
-    Attributes:
-        commit: full hash of the code under test.
-        harness: commit of the benchmark definitions, with "+dirty" if they had changes; "" if unknown.
-        clock_state: clock state as in the provenance; "" to take it from the machine's name.
-        environment: asv's name of the environment.
-        device: GPU or processor.
-        toolchain: versions by name, including requirements of an asv environment.
-    """
-
-    commit: str
-    harness: str = ""
-    clock_state: str = ""
-    environment: str = ""
-    device: str = ""
-    toolchain: Mapping[str, str] = field(default_factory=dict)
-
 
 def in_working_tree(subject: SeriesName) -> str:
     """Return the command that measures a series in the working tree."""
     if subject.foreign:
-        return _join("asv", "run", "--python", "same", "--bench", selection(subject))
+        return command_line("asv", "run", "--python", "same", "--bench", selection(subject))
     if subject.exact:
         return _show(subject, ".")
     selected = ("--case", subject.case, "--variants", subject.variant, "--l2", subject.l2)
     costs = ("--costs", subject.cost) if subject.cost else ()
-    return _join("lockstep", "measure", subject.suite, *selected, *costs)
+    return command_line("lockstep", "measure", subject.suite, *selected, *costs)
 
 
 def at_commit(subject: SeriesName, commit: str) -> str:
@@ -62,9 +36,9 @@ def at_commit(subject: SeriesName, commit: str) -> str:
     As in a history, the code under test comes from the commit and the benchmark definition from the working tree.
     """
     if subject.exact:
-        return _show(subject, commit[:_DIGITS])
+        return _show(subject, commit[:DIGITS])
     verb = "asv" if subject.foreign else "lockstep"
-    return _join(verb, "run", f"{commit[:_DIGITS]}^!", "--dry-run", "--bench", selection(subject))
+    return command_line(verb, "run", f"{commit[:DIGITS]}^!", "--dry-run", "--bench", selection(subject))
 
 
 def between(subject: SeriesName, good: str, bad: str) -> str:
@@ -72,13 +46,15 @@ def between(subject: SeriesName, good: str, bad: str) -> str:
 
     For another project's benchmark, return asv's command, which measures the commits one after the other.
     """
-    ends = good[:_DIGITS], bad[:_DIGITS]
+    ends = good[:DIGITS], bad[:DIGITS]
     if subject.foreign:
-        return _join("asv", "continuous", *ends, "--bench", selection(subject))
+        return command_line("asv", "continuous", *ends, "--bench", selection(subject))
     if subject.exact:
         toolchain = _toolchain(subject)
         toolchains = ("--toolchain", toolchain, toolchain) if toolchain else ()
-        return _join("lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *toolchains)
+        return command_line(
+            "lockstep", "code", "diff", *ends, "--family", subject.suite, *_target(subject), *toolchains
+        )
     return gate(subject, *ends)
 
 
@@ -96,24 +72,7 @@ def gate(subject: SeriesName, base: str, head: str, clock_state: str = "") -> st
     judged = subject.quantity if subject.checked else subject.cost
     costs = ("--costs", judged) if judged else ()
     options = ("--family", subject.suite, *case, *costs, *lock)
-    return _join("lockstep", "gate", "--base", base, "--head", head, *options)
-
-
-def script(subject: SeriesName, measured: Measured) -> tuple[str, ...]:
-    """Return the lines that measure a number of a commit again, from any checkout of its repository.
-
-    The lines check out the original benchmark definitions, and lock the clocks if they were locked. Comments name the
-    software to install.
-    """
-    lines = [f"# measured with {text}"] if (text := installed(measured)) else []
-    harness, _, dirty = measured.harness.partition("+")
-    if harness:
-        lines += ["# the benchmark definitions had uncommitted changes, which no checkout has"] if dirty else []
-        folder = f"/tmp/definitions-{harness[:_DIGITS]}"
-        lines.append(_join("git", "worktree", "add", "--detach", folder, harness[:_DIGITS]))
-        # asv.conf.json may lie below the root of the repository.
-        lines.append(f'cd {shlex.quote(folder)}/"$(git rev-parse --show-prefix)"')
-    return (*lines, *locked(subject, at_commit(subject, measured.commit), measured.clock_state))
+    return command_line("lockstep", "gate", "--base", base, "--head", head, *options)
 
 
 def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[str, ...]:
@@ -129,19 +88,8 @@ def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[st
     if lock_match is None:
         return (command,)
     memory = ("--memory", lock_match["memory"]) if lock_match["memory"] else ()
-    lock = _join("lockstep", "clocks", "lock", lock_match["mhz"] or "base", *memory)
+    lock = command_line("lockstep", "clocks", "lock", lock_match["mhz"] or "base", *memory)
     return lock, command, "lockstep clocks reset"
-
-
-def installed(measured: Measured) -> str:
-    """Return the conditions of a measurement: ``NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks unlocked``."""
-    known = {name: version for name, version in measured.toolchain.items() if version}
-    ordered = [name for name in _TOOLS if name in known] + sorted(known.keys() - set(_TOOLS))
-    versions = ", ".join(f"{name} {known[name]}" for name in ordered)
-    clocks = f"clocks {measured.clock_state}" if measured.clock_state not in ("", "cpu", "compiled") else ""
-    environment = f"environment {measured.environment}" if measured.environment not in ("", "lockstep") else ""
-    # Join everything into one line, even if a file contains line breaks, because the next line is a command.
-    return " ".join("; ".join(part for part in (measured.device, versions, clocks, environment) if part).split())
 
 
 def selection(subject: SeriesName) -> str:
@@ -162,11 +110,19 @@ def selection(subject: SeriesName) -> str:
     return rf"^{re.escape(name)}\({parameters}\)$" if values else f"^{re.escape(name)}$"
 
 
+def command_line(*words: str) -> str:
+    """Return the command of these words, quoted and in one line.
+
+    A name from a file cannot begin another command when a reader pastes the line.
+    """
+    return shlex.join(" ".join(word.split()) for word in words)
+
+
 def _show(subject: SeriesName, ref: str) -> str:
     selected = ("--family", subject.suite, "--variant", subject.variant, "--case", subject.case)
     toolchain = _toolchain(subject)
     toolchain_options = ("--toolchain", toolchain) if toolchain else ()
-    return _join("lockstep", "code", "show", ref, *selected, *_target(subject), *toolchain_options)
+    return command_line("lockstep", "code", "show", ref, *selected, *_target(subject), *toolchain_options)
 
 
 def _target(subject: SeriesName) -> tuple[str, ...]:
@@ -182,8 +138,3 @@ def _toolchain(subject: SeriesName) -> str:
     match = _COMPILED.search(subject.machine)
     parts = match["toolchain"].split("@")[1:] if match else []
     return ",".join(part.replace("-", "==", 1) for part in parts)
-
-
-def _join(*words: str) -> str:
-    # Keep the command in one line, so that a name from a file cannot begin another command when a reader pastes it.
-    return shlex.join(" ".join(word.split()) for word in words)

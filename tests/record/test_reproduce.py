@@ -10,17 +10,9 @@ import asv.commands
 import pytest
 from asv.benchmarks import Benchmarks
 
-from lockstep.record.commands_to_repeat import (
-    Measured,
-    at_commit,
-    between,
-    gate,
-    in_working_tree,
-    installed,
-    locked,
-    script,
-    selection,
-)
+from lockstep.alerts.reproduce import installed, script
+from lockstep.history.model import Run
+from lockstep.record.commands_to_repeat import at_commit, between, gate, in_working_tree, locked, selection
 from lockstep.record.series_name import SeriesName
 
 CASE = "M=8,K=4096,N=2048"
@@ -118,7 +110,8 @@ def test_the_lock_is_that_of_the_clock_state_or_of_the_machines_name(parse, mach
 
 def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
     tools = {"torch": "2.11.0", "triton": "3.6.0", "empty": ""}
-    measured = Measured(BAD, f"{GOOD}+dirty", "locked@1500+mem3201", "lockstep", "NVIDIA H200", tools)
+    measured = Run(TIMED.machine, BAD, 0, "lockstep", "", requirements=tools, host={"gpu": "NVIDIA H200"})
+    measured = replace(measured, clock_state="locked@1500+mem3201", harness=f"{GOOD}+dirty")
     about, dirty, worktree, change, lock, run, reset = script(TIMED, measured)
     assert about == "# measured with NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks locked@1500+mem3201"
     assert dirty.startswith("# the benchmark definitions had uncommitted changes")
@@ -132,7 +125,7 @@ def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
 
 
 def test_without_provenance_the_commands_stand_alone():
-    assert script(FOREIGN, Measured(BAD)) == (at_commit(FOREIGN, BAD),)
+    assert script(FOREIGN, Run("laptop", BAD, 0, "", "")) == (at_commit(FOREIGN, BAD),)
 
 
 def test_a_name_that_a_file_gives_is_no_second_command(parse):
@@ -141,7 +134,7 @@ def test_a_name_that_a_file_gives_is_no_second_command(parse):
         assert "\n" not in command
         parse(command)
     assert parse(in_working_tree(subject)).variants == ["a'b; rm x y"]
-    assert "\n" not in installed(Measured(BAD, toolchain={"torch": "1\nrm x"}))
+    assert "\n" not in installed(Run("laptop", BAD, 0, "", "", requirements={"torch": "1\nrm x"}))
 
 
 @pytest.mark.parametrize(
