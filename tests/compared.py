@@ -1,4 +1,4 @@
-"""What a table of statuses, of a commit or of differences says of each series, one after another."""
+"""What a table of statuses or of differences says of each series, one after another."""
 
 from types import SimpleNamespace
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from dash import Dash, Input, Output, dcc, html
-from numpy.typing import NDArray
 
 from dashboard.address import CommitAddress, FamilyAddress, link
 from dashboard.pages.compare_cases import compare_table
@@ -30,8 +29,8 @@ from dashboard.pages.parts import (
 )
 from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.cause.suspects import read_log
-from lockstep.compare.at_commit import CommitComparison, compare_commit
-from lockstep.compare.difference import geomean
+from lockstep.compare.at_commit import compare_commit
+from lockstep.compare.difference import Differences, geomean
 from lockstep.compare.number_format import whole
 from lockstep.compare.two_sides import pair_of
 from lockstep.compare.verdict import LOUDEST, SIGNS, word
@@ -95,7 +94,7 @@ def layout(results: Results, address: CommitAddress) -> Any:
 def register(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that fill the commit page's cards and table."""
 
-    def compared(stored: dict[str, str]) -> CommitComparison:
+    def compared(stored: dict[str, str]) -> tuple[Differences, Mapping[str, Commit]]:
         results = store.current()
         machine_findings = findings.of_machine(results, stored["machine"])
         return compare_commit(results, stored["machine"], stored["commit"], machine_findings, findings.thresholds)
@@ -109,7 +108,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     def fill(stored: dict[str, str], _version: str | None) -> tuple[list[Any], str]:
         commit = stored["commit"]
         log = read_log(Git(findings.repo, timeout_s=_TIMEOUT_S, fetch=False), [commit])
-        return families(compared(stored)), f"by {log[commit][0]}" if commit in log else ""
+        return families(*compared(stored)), f"by {log[commit][0]}" if commit in log else ""
 
     @app.callback(
         Output("commit-series", "children"),
@@ -118,7 +117,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         Input("version", "data"),
     )
     def list_series(stored: dict[str, str], search: str | None, _version: str | None) -> list[Any]:
-        return listed(compared(stored), search or "")
+        return listed(compared(stored)[0], search or "")
 
 
 def find(results: Results, text: str) -> Commit | None:
@@ -128,15 +127,16 @@ def find(results: Results, text: str) -> Commit | None:
     return next((commit for commit in results.commits() if commit.hash.startswith(text)), None)
 
 
-def families(comparison: CommitComparison) -> list[Any]:
+def families(differences: Differences, earlier: Mapping[str, Commit]) -> list[Any]:
     """Return a table of the suites, the gravest verdicts first: the overall change, and the series with each verdict.
 
     Of more than ``MOST_FAMILIES`` suites, the others are only counted.
     """
-    rank = comparison.rows.series_keys.suite[comparison.rows.columns["key"]]
+    rank = differences.rows.series_keys.suite[differences.rows.columns["key"]]
     # The series are sorted by gravity of their verdicts, so a suite's first series gives the suite's gravity.
     first = np.sort(np.unique(rank, return_index=True)[1])
-    rows = [_family(comparison, np.flatnonzero(rank == rank[place])) for place in first[:MOST_FAMILIES].tolist()]
+    suites = (np.flatnonzero(rank == rank[place]) for place in first[:MOST_FAMILIES].tolist())
+    rows = [_family(differences.select(places), earlier) for places in suites]
     verdicts = [f"{SIGNS[verdict]} {word(verdict, 'seconds')}" for verdict in LOUDEST]
     parts = [table(("Family", "Speed ×", *verdicts, "Against"), rows, "Families")]
     if len(first) > MOST_FAMILIES:
@@ -145,12 +145,11 @@ def families(comparison: CommitComparison) -> list[Any]:
     return parts
 
 
-def _family(comparison: CommitComparison, places: NDArray[np.intp]) -> list[Any]:
-    differences = comparison.differences.select(places)
+def _family(differences: Differences, earlier_of: Mapping[str, Commit]) -> list[Any]:
     mean = geomean(differences.worse)
     counts = Counter(differences.verdict.tolist())
-    key = comparison.rows.key_at(int(places[0]))
-    earlier = comparison.earlier.get(key.suite)
+    key = differences.rows.key_at(0)
+    earlier = earlier_of.get(key.suite)
     numbers = [whole(counts[code]) if counts[code] else "" for code in range(len(LOUDEST))]
     classes = ["number slower" if verdict == "slower" else "number" for verdict in LOUDEST]
     return [
@@ -206,15 +205,15 @@ def _machines(commit: Commit, chosen: str, machines: Sequence[str]) -> list[Any]
     return parts
 
 
-def listed(comparison: CommitComparison, search: str = "") -> list[Any]:
+def listed(differences: Differences, search: str = "") -> list[Any]:
     """Return a table of the series that match a search, the loudest verdicts first; "" matches all."""
-    found = matching(comparison.rows, comparison.differences.verdict, search)
+    found = matching(differences.rows, differences.verdict, search)
     if not len(found):
         return [html.P(NONE, className="dim")]
-    shown = comparison.select(found[:MOST_SERIES])
+    shown = differences.select(found[:MOST_SERIES])
     notes = shown.rows.columns["note"].tolist()
     reasons = [". ".join(filter(None, (shown.rows.reason(place), note))) for place, note in enumerate(notes)]
-    pairs = [pair_of(shown.differences, place, reason) for place, reason in enumerate(reasons)]
+    pairs = [pair_of(shown, place, reason) for place, reason in enumerate(reasons)]
     parts = [compare_table(pairs, shown.rows.key_at(0).machine, sides=("Before", "Now"))]
     if len(found) > MOST_SERIES:
         text = f"The first {MOST_SERIES} of {whole(len(found))} series: search for others."

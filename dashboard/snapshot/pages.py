@@ -107,7 +107,7 @@ class _Pages:
         findings = self.findings.of_machine(self.results, machine)
         found = compare_commit(self.results, machine, one.hash, findings, self.findings.thresholds)
         title = html.H1([*commit_line(one), " on ", mono(machine)], className="answer")
-        return [title, *commit.families(found), *commit.listed(found)]
+        return [title, *commit.families(*found), *commit.listed(found[0])]
 
     def list_of_commits(self) -> list[Any]:
         parts: list[Any] = [html.H1("Commits")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.compare.difference import Differences, compare_rows, loudest_first
 from lockstep.compare.missing_points import not_new
 from lockstep.compare.read_rows import rows_at
-from lockstep.compare.row_table import Indices, RowTable, concatenated
+from lockstep.compare.row_table import concatenated
 from lockstep.compare.series_status import noise_by_key
 from lockstep.history.model import STATES, Commit
 from lockstep.history.snapshot import Results
@@ -22,36 +21,14 @@ from lockstep.suite.thresholds import Thresholds
 _FAR = 20
 
 
-@dataclass(frozen=True, eq=False)
-class CommitComparison:
-    """All series of a commit, compared with an earlier commit. The most urgent verdicts come first.
-
-    Attributes:
-        differences: the rows at the commit, and their differences from the earlier rows.
-        earlier: the earlier commit by suite, without suites that have none.
-    """
-
-    differences: Differences
-    earlier: Mapping[str, Commit]
-
-    def __len__(self) -> int:
-        return len(self.differences)
-
-    @property
-    def rows(self) -> RowTable:
-        """The rows at the commit."""
-        return self.differences.rows
-
-    def select(self, places: Indices) -> CommitComparison:
-        """Return the comparison of the series at these indices."""
-        return CommitComparison(self.differences.select(places), self.earlier)
-
-
 @remembered_few
 def compare_commit(
     results: Results, machine: str, commit: str, findings: MachineFindings | None, thresholds: Thresholds
-) -> CommitComparison:
+) -> tuple[Differences, Mapping[str, Commit]]:
     """Compare every series of a commit with the newest of the 20 previous commits that measured the same suite.
+
+    Return the differences, the most urgent verdicts first, and the earlier commit by suite, without suites that have
+    none.
 
     The previous commits of a commit apart are those of the line up to the fork point. ``commit`` is a full hash; an
     unknown one gives an empty comparison. ``findings``, the detector's with the noise of each series, are ``None`` if
@@ -83,4 +60,4 @@ def compare_commit(
     order = order[rows.columns["state"][order] != absent]
     names = dict(zip(suite.tolist(), (key.suite for key in rows.keys), strict=True))
     named = {names[code]: known for code, known in earlier.items() if code in names}
-    return CommitComparison(differences.select(order), named)
+    return differences.select(order), named

@@ -121,7 +121,7 @@ def test_the_api_gives_both_times_of_a_moved_baseline(store):
 
 def test_the_page_of_the_commit_shows_the_moved_baseline(store):
     results = store.current()
-    found = compare_commit(results, MACHINE, AFTER, None, RULES)
+    found, earlier = compare_commit(results, MACHINE, AFTER, None, RULES)
     told = {
         one.row.variant: one
         for one in each(found)
@@ -130,7 +130,7 @@ def test_the_page_of_the_commit_shows_the_moved_baseline(store):
     assert {variant for variant, one in told.items() if one.verdict == "baseline moved"} == UNCHANGED
     assert not any(one.verdict == "slower" for one in each(found))
     assert told["torch"].verdict == "faster"
-    [card] = commit.families(found)
+    [card] = commit.families(found, earlier)
     _, head, body = card.children.children
     column = [cell.children for cell in head.children.children].index("◇ baseline moved")
     assert [row.children[column].children for row in body.children] == ["4"]

@@ -146,7 +146,7 @@ def test_an_odd_commit_is_not_a_change_of_the_one_after_it(tmp_path, spike):
 
 
 def test_the_page_of_a_commit_does_not_call_a_case_new_that_the_commit_before_left_out(quiet):
-    found = compare_commit(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
+    found, _ = compare_commit(quiet.results, MACHINE, hash_of(COMPARED + 1), quiet.picture, Thresholds())
     new = {(one.row.suite, one.row.case) for one in each(found) if one.verdict == "new"}
     assert new == {(NEW, case(n)) for n in range(4)}
 

@@ -33,12 +33,12 @@ def test_the_page_of_a_commit_off_the_line_compares_with_the_fork(place):
     text = words(commit_page.layout(results, CommitAddress(experiment[:8])))
     assert f"apart from the line, forked at {line[1][:8]}" in text
     assert f"compared with {line[1][:8]}" in text
-    found = compare_commit(results, "box", experiment, findings.of_machine(results, "box"), Thresholds())
+    found, earlier_of = compare_commit(results, "box", experiment, findings.of_machine(results, "box"), Thresholds())
     [one] = each(found)
-    assert [earlier.hash for earlier in found.earlier.values()] == [line[1]]
+    assert [earlier.hash for earlier in earlier_of.values()] == [line[1]]
     assert one.percent == pytest.approx(100)
     # The commit of the line after the fork does not compare with the experiment.
-    [after] = each(compare_commit(results, "box", line[2], None, Thresholds()))
+    [after] = each(compare_commit(results, "box", line[2], None, Thresholds())[0])
     assert after.percent == pytest.approx(0)
 
 

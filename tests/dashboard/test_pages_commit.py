@@ -29,23 +29,23 @@ def compared(shown, place, machine=FAST):
 
 
 def test_a_step_is_told_at_its_commit_and_at_no_other(shown):
-    found = compared(shown, STEP)
+    found, earlier = compared(shown, STEP)
     at = {(one.row.variant, one.row.case): one for one in each(found)}
     told = at["triton", "M=8,K=64"]
     results = shown[0].current()
-    assert found.earlier[told.row.suite] == results.commits(FAST)[STEP - 1]
+    assert earlier[told.row.suite] == results.commits(FAST)[STEP - 1]
     assert told.verdict == "slower"
     assert PARTS[told.quantity] == "speedup"
-    before = found.differences.before[told.earlier]
+    before = found.before[told.earlier]
     assert told.percent == pytest.approx(100 * (before.speedup.value / told.row.speedup.value - 1))
     assert PARTS[at["torch", "M=8,K=64"].quantity] == "latency"
-    assert {one.verdict for one in each(compared(shown, STEP - 3))} <= {"same", "unsure"}
+    assert {one.verdict for one in each(compared(shown, STEP - 3)[0])} <= {"same", "unsure"}
 
 
 def test_what_failed_comes_first_and_the_first_commit_is_new(shown):
-    assert next(each(compared(shown, COMMITS - 1))).verdict == "failed"
-    assert {one.verdict for one in each(compared(shown, 0))} == {"new"}
-    assert len(compare_commit(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds)) == 0
+    assert next(each(compared(shown, COMMITS - 1)[0])).verdict == "failed"
+    assert {one.verdict for one in each(compared(shown, 0)[0])} == {"new"}
+    assert len(compare_commit(shown[0].current(), FAST, "0" * 40, None, shown[1].thresholds)[0]) == 0
 
 
 def test_the_page_has_a_row_a_family_and_the_numbers(shown):
@@ -57,7 +57,7 @@ def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     assert title == f"{at.short} {FAST}"
     client = create_app(store, findings=findings).server.test_client()
     address = {"commit": at.hash, "machine": FAST}
-    told = compared(shown, STEP)
+    told, _ = compared(shown, STEP)
     [card] = commit.listed(told)
     _, head, body = card.children.children
     first = dict(zip((cell.children for cell in head.children.children), body.children[0].children, strict=True))

@@ -140,7 +140,7 @@ def test_the_table_of_families_has_a_limit(trees):
     assert len({key.suite for key in stood.rows.keys}) == FEW
     assert len(cells(families(results, stood))) == MOST_SUITES
     found = compare_commit(results, "machine-0", results.commits("machine-0")[1].hash, None, Thresholds())
-    listed, more = commit.families(found)
+    listed, more = commit.families(*found)
     assert len(listed.children.children[2].children) == commit.MOST_FAMILIES
     assert "more families" in more.children
 
