@@ -21,14 +21,7 @@ from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
 from lockstep.record.json_output import json_text
 from lockstep.record.printed_table import reasons
-from lockstep.record.run_agreement import (
-    Run,
-    agreement_table,
-    agreements,
-    costs_agreement_table,
-    missing_costs,
-    summary,
-)
+from lockstep.record.run_agreement import Run, agreement_table, agreements, missing_costs, summary
 from lockstep.suite.definition import CACHE_STATES, Suite
 from lockstep.suite.discovery import Workspace
 from lockstep.suite.selection import expect_variants
@@ -114,8 +107,6 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
         rows = agreements(runs)
         wide = wide_console()
         wide.print(agreement_table(rows))
-        if any(row.costs_sd for row in rows):
-            wide.print(costs_agreement_table(rows))
         for line in (*summary(rows), *missing_costs(runs)):
             wide.print(line)
         failed = [record for run in runs for record in run.values() if record.state == "failed"]

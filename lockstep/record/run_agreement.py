@@ -128,31 +128,20 @@ def _range(values: Sequence[float]) -> float:
 
 
 def agreement_table(rows: Sequence[Agreement]) -> Table:
-    """Return a table of the agreement of latency, speedup and A/A ratio."""
-    numbers = ("µs", "range", "speedup", "range", "A/A − 1", "A/A sd")
+    """Return a table of the agreement of latency, speedup and A/A ratio, and of the costs that a series has."""
+    costs = [name for name in COST_QUANTITIES if any(name in row.costs_sd for row in rows)]
+    numbers = ("µs", "range", "speedup", "range", "A/A − 1", "A/A sd", *(f"{name} sd" for name in costs))
     table = plain_table(("suite", "variant", "case", "L2"), numbers)
     for row in rows:
-        table.add_row(
-            row.suite,
-            row.variant,
-            row.case,
-            row.l2,
-            f"{row.latency_s * 1e6:.2f}",
-            f"{row.latency_range:.2%}",
-            f"{row.speedup:.4f}" if row.speedup is not None else "",
-            f"{row.speedup_range:.3%}" if row.speedup_range is not None else "",
-            f"{row.again_mean:+.3%}" if row.again_mean is not None else "",
-            f"{row.again_sd:.3%}" if row.again_sd is not None else "",
+        shown = (
+            (row.latency_s * 1e6, ".2f"),
+            (row.latency_range, ".2%"),
+            (row.speedup, ".4f"),
+            (row.speedup_range, ".3%"),
+            (row.again_mean, "+.3%"),
+            (row.again_sd, ".3%"),
+            *((row.costs_sd.get(name), ".2%") for name in costs),
         )
-    return table
-
-
-def costs_agreement_table(rows: Sequence[Agreement]) -> Table:
-    """Return a table of the costs' standard deviations, for the series that have any."""
-    shown = [name for name in COST_QUANTITIES if any(name in row.costs_sd for row in rows)]
-    table = plain_table(("suite", "variant", "case", "L2"), [f"{name} sd" for name in shown])
-    for row in rows:
-        if row.costs_sd:
-            cells = (f"{row.costs_sd[name]:.2%}" if name in row.costs_sd else "" for name in shown)
-            table.add_row(row.suite, row.variant, row.case, row.l2, *cells)
+        cells = ("" if number is None else format(number, spelled) for number, spelled in shown)
+        table.add_row(row.suite, row.variant, row.case, row.l2, *cells)
     return table
