@@ -35,23 +35,20 @@ COMPILE = "compile"
 #: Quantities of a call that the gate judges besides the latency if ``--costs`` lists them.
 COSTS = ("host", "behind", "energy", *CHECKS, COMPILE)
 
-#: Names of measured costs in reports.
-_NAMES = {
-    "host": "host time",
-    "behind": "time behind a kernel",
-    "energy": "energy",
-    ERROR: "error",
-    COMPILE: "compile time",
+#: Name, format, factor and unit of the numbers of measured costs in reports.
+_NUMBERS = {
+    "host": ("host time", ".2f", 1e6, " µs"),
+    "behind": ("time behind a kernel", ".2f", 1e6, " µs"),
+    "energy": ("energy", ".2f", 1e3, " mJ"),
+    ERROR: ("error", ".2e", 1.0, ""),
+    COMPILE: ("compile time", ".2f", 1e3, " ms"),
 }
-
-#: Factors and units of the numbers of costs in reports; the others are in µs.
-_UNITS = {"energy": (1e3, "mJ"), COMPILE: (1e3, "ms")}
 
 #: Names of outcomes of quantities that are not times, in reports.
 _WORDS = {
-    "energy": {"slower": "more", "faster": "less", "na": "n/a"},
-    DETERMINISTIC: {"slower": "worse", "faster": "better", "na": "n/a"},
-    ERROR: {"slower": "larger", "faster": "smaller", "na": "n/a"},
+    "energy": {"slower": "more", "faster": "less"},
+    DETERMINISTIC: {"slower": "worse", "faster": "better"},
+    ERROR: {"slower": "larger", "faster": "smaller"},
 }
 
 #: Reason of an unsure case that was never started.
@@ -140,27 +137,22 @@ class Verdict:
     @property
     def label(self) -> str:
         """Return the outcome as reports write it, in the quantity's words: "larger" for an error that is "slower"."""
-        if words := _WORDS.get(self.key.quantity):
-            return words.get(self.outcome, self.outcome)
-        return "n/a" if self.outcome == "na" else self.outcome
+        if self.outcome == "na":
+            return "n/a"
+        return _WORDS.get(self.key.quantity, {}).get(self.outcome, self.outcome)
 
     @property
     def of_cost(self) -> str:
         """Return the numbers of a cost as text, ``host time 12.00 → 19.00 µs``; "" for other quantities."""
-        if self.key.quantity not in _NAMES:
-            return ""
-        name = _NAMES[self.key.quantity]
-        if self.base_s is None or self.head_s is None:
+        name, spelled, factor, unit = _NUMBERS.get(self.key.quantity, ("", "", 1.0, ""))
+        if not name or self.base_s is None or self.head_s is None:
             return name
-        if self.key.quantity == ERROR:
-            return f"{name} {self.base_s:.2e} → {self.head_s:.2e}"
-        factor, unit = _UNITS.get(self.key.quantity, (1e6, "µs"))
-        return f"{name} {self.base_s * factor:.2f} → {self.head_s * factor:.2f} {unit}"
+        return f"{name} {self.base_s * factor:{spelled}} → {self.head_s * factor:{spelled}}{unit}"
 
     @property
     def in_us(self) -> bool:
         """Return whether reports show the numbers in their columns of µs; ``of_cost`` shows numbers in other units."""
-        return self.key.quantity not in _UNITS and self.key.quantity != ERROR
+        return self.key.quantity not in ("energy", ERROR, COMPILE)
 
     @property
     def blocks(self) -> bool:

@@ -169,12 +169,10 @@ def _headline(report: Report) -> str:
     if slower:
         latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
         slowdowns = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
-        for cost in (cost for cost in COSTS if cost != ERROR):
-            worse = [verdict for verdict in slower if verdict.key.quantity == cost and verdict.change]
-            slowdowns += [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
+        slowdowns += [text for cost in COSTS if cost != ERROR for text in _of_cost(slower, cost)]
         if slowdowns:
             parts.append(f"{'; '.join(slowdowns)}, found twice; {report.confidence:.0%} sure that none is by chance")
-        parts += _of_errors(slower)
+        parts += [f"{text} in every draw" for text in _of_cost(slower, ERROR)]
         parts += _of_bits(slower, "not deterministic any more")
         parts += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
@@ -213,10 +211,10 @@ def _share(report: Report) -> str:
     return f" in {decided} of {decided + len(unsure)} cases; the others have no verdict: {reason}"
 
 
-def _of_errors(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the headline's part about changed errors of results, as a list; [] if no verdict is about an error."""
-    errors = [verdict for verdict in verdicts if verdict.key.quantity == ERROR]
-    return [f"{_cases(errors)}: {errors[0].of_cost}: {_names(errors)} by {_by(errors)} in every draw"] if errors else []
+def _of_cost(verdicts: Sequence[Verdict], cost: str) -> list[str]:
+    """Return the headline's part about a measured cost, as a list; [] if no verdict is about its numbers."""
+    worse = [verdict for verdict in verdicts if verdict.key.quantity == cost and verdict.change]
+    return [f"{_cases(worse)}: {worse[0].of_cost}: {_names(worse)} by {_by(worse)}"] if worse else []
 
 
 def _of_bits(verdicts: Sequence[Verdict], what: str) -> list[str]:

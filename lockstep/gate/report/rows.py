@@ -34,11 +34,10 @@ COLUMNS = ("verdict", "suite", "variant", "case", "L2", "base µs", "head µs", 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the report: its cells by column, the outcome of its cases, and whether they must stop a merge."""
+    """A row of the report: its cells by column, and the outcome of its cases."""
 
     cells: tuple[str, ...]
     outcome: str
-    blocks: bool
 
 
 def rows(report: Report) -> list[Row]:
@@ -46,11 +45,7 @@ def rows(report: Report) -> list[Row]:
 
     Cases without numbers share a row if they have the same suite, variant and reason.
     """
-    shown_rows: list[Row] = []
-    for outcome in ORDER:
-        for verdicts in _alike(report.of(outcome)):
-            shown_rows.append(Row(tuple(_cells(verdicts)), outcome, any(verdict.blocks for verdict in verdicts)))
-    return shown_rows
+    return [Row(tuple(_cells(alike)), outcome) for outcome in ORDER for alike in _alike(report.of(outcome))]
 
 
 def same(report: Report) -> Iterator[tuple[str, int, int]]:
