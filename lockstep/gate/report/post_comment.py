@@ -18,7 +18,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -42,14 +41,6 @@ MOST_TEXT = 60_000
 MOST_PAGES = 30
 
 TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True)
-class Pull:
-    """The pull request on which the gate's report is posted as a comment."""
-
-    number: int
-    sha: str
 
 
 class GitHub:
@@ -101,12 +92,12 @@ def tell(github: GitHub, event: Mapping[str, Any]) -> int:
     except Unreadable as error:
         findings = f"### ⚠️ The gate left no report: {error}.\n"
         code = UNREADABLE
-    _upsert(github, pull, comment_text(findings, pull.sha, run["html_url"], os.environ.get(PAGES, "")))
-    print(f"wrote the comment of pull request {pull.number}")
+    _upsert(github, pull, comment_text(findings, pull["head"]["sha"], run["html_url"], os.environ.get(PAGES, "")))
+    print(f"wrote the comment of pull request {pull['number']}")
     return code
 
 
-def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, Any]) -> Pull | None:
+def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the open pull request of a run, if it is still at the commit that was judged; else ``None``.
 
     A fork's pull request runs the fork's workflow file, which can claim anything, so such a run is not trusted. For a
@@ -120,13 +111,13 @@ def find_pull(github: GitHub, run: Mapping[str, Any], repository: Mapping[str, A
     if run["event"] == "pull_request":
         owner = repository["full_name"].partition("/")[0]
         pulls = github.get("/pulls", state="open", head=f"{owner}:{run['head_branch']}")
-        return next((_pull(pull) for pull in pulls if pull["head"]["sha"] == run["head_sha"]), None)
+        return next((pull for pull in pulls if pull["head"]["sha"] == run["head_sha"]), None)
     title = re.fullmatch(r"Gate #(\d{1,9}) at ([0-9a-f]{40})", run["display_title"])
     by_hand = run["event"] == "workflow_dispatch" and run["head_branch"] == repository["default_branch"]
     if not by_hand or title is None:
         return None
-    pull_request = github.get(f"/pulls/{title[1]}")
-    return _pull(pull_request) if pull_request["state"] == "open" and pull_request["head"]["sha"] == title[2] else None
+    pull = github.get(f"/pulls/{title[1]}")
+    return pull if pull["state"] == "open" and pull["head"]["sha"] == title[2] else None
 
 
 def comment_text(findings: str, sha: str, run_url: str, pages: str = "") -> str:
@@ -155,10 +146,6 @@ def main() -> int:
     return NO_ANSWER
 
 
-def _pull(row: Mapping[str, Any]) -> Pull:
-    return Pull(row["number"], row["head"]["sha"])
-
-
 def _artifact(github: GitHub, run: int) -> bytes:
     """Return the newest report of a run, as a zip file."""
     listed = github.get(f"/actions/runs/{run}/artifacts", name=ARTIFACT)["artifacts"]
@@ -171,16 +158,16 @@ def _artifact(github: GitHub, run: int) -> bytes:
     return github.download(f"/actions/artifacts/{newest['id']}/zip", MOST_ZIPPED)
 
 
-def _upsert(github: GitHub, pull: Pull, text: str) -> None:
+def _upsert(github: GitHub, pull: Mapping[str, Any], text: str) -> None:
     for comment in _comments(github, pull):
         if (comment["user"] or {}).get("login") == AUTHOR and comment["body"].startswith(MARKER):
             return github.send("PATCH", f"/issues/comments/{comment['id']}", {"body": text})
-    return github.send("POST", f"/issues/{pull.number}/comments", {"body": text})
+    return github.send("POST", f"/issues/{pull['number']}/comments", {"body": text})
 
 
-def _comments(github: GitHub, pull: Pull) -> Iterator[Mapping[str, Any]]:
+def _comments(github: GitHub, pull: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for page in range(1, MOST_PAGES + 1):
-        listed = github.get(f"/issues/{pull.number}/comments", per_page=100, page=page)
+        listed = github.get(f"/issues/{pull['number']}/comments", per_page=100, page=page)
         yield from listed
         if len(listed) < 100:
             return
