@@ -27,6 +27,9 @@ from lockstep.record.shared_fields import json_line, lines_of, rows_of
 #: End of the name of every provenance file.
 SUFFIX = ".provenance.jsonl"
 
+#: Returns what validates the fields of a dataclass. It is made at its first use.
+_validator = cache(TypeAdapter)
+
 
 class RecordError(UsageError):
     """A provenance file cannot be read. The message names the file, the line and what to do."""
@@ -132,7 +135,8 @@ def _provenance_from(line: bytes, path: Path) -> Provenance:
         if isinstance(schema, int) and schema <= SCHEMA_VERSION:
             if isinstance(host := row.get("host"), dict):  # in some files cuBLAS's version is a number
                 row["host"] = {name: str(fact) if type(fact) is int else fact for name, fact in host.items()}
-            return _provenances().validate_python(row)
+            provenance: Provenance = _validator(Provenance).validate_python(row)
+            return provenance
     except ValueError as error:
         raise RecordError(f"{path}, line 1: {_fault(error)}; delete the file and measure again") from error
     raise RecordError(f"{path} has schema {schema!r}; this version of lockstep reads up to {SCHEMA_VERSION}: update it")
@@ -156,7 +160,8 @@ def record_from(row: Mapping[str, Any]) -> Record:
     Raises:
         pydantic.ValidationError: a field is missing or has a wrong type.
     """
-    return _records().validate_python({**row, **_without_null(row)})
+    record: Record = _validator(Record).validate_python({**row, **_without_null(row)})
+    return record
 
 
 def _without_null(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,16 +183,6 @@ def _without_null(row: Mapping[str, Any]) -> dict[str, Any]:
 def _unbounded(estimate: Mapping[str, Any]) -> dict[str, Any]:
     ends = {"low": -math.inf, "high": math.inf}
     return {name: ends.get(name) if value is None else value for name, value in estimate.items()}
-
-
-@cache
-def _provenances() -> TypeAdapter[Provenance]:
-    return TypeAdapter(Provenance)
-
-
-@cache
-def _records() -> TypeAdapter[Record]:
-    return TypeAdapter(Record)
 
 
 def _fault(error: ValueError) -> str:
