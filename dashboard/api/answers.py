@@ -153,6 +153,7 @@ def comparison(served: Served) -> schema.Comparison:
     known = findings.of_machine(results, head.machine)
     compared = compare(results, base, head, query.quantity, findings.thresholds, query.suite, query.l2, known)
     start = query.cursor or 0
+    listed = range(len(compared))[start : start + query.limit]
     return schema.Comparison(
         base=base,
         head=head,
@@ -160,7 +161,7 @@ def comparison(served: Served) -> schema.Comparison:
         verdicts={str(verdict): count for verdict, count in compared.counts.items()},
         other_version=compared.other_version,
         one_sided=compared.one_sided,
-        cases=[_of(schema.Case, pair) for pair in compared[start : start + query.limit]],
+        cases=[_of(schema.Case, compared[place]) for place in listed],
         left_out=max(len(compared) - start - query.limit, 0),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Any, cast
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
@@ -167,7 +168,7 @@ def body(
         height = f"{80 + 26 * len(upgrade['data'])}px"
         parts.append(card(upgrade, f"What {tools} changed", caption, height))
     parts.append(html.H2("Cases, the loudest first"))
-    parts.append(compare_table(comparison[:MOST], head.machine, _CHANGES[quantity]))
+    parts.append(compare_table([*islice(comparison, MOST)], head.machine, _CHANGES[quantity]))
     if len(comparison) > MOST:
         parts.append(html.P(f"and {whole(len(comparison) - MOST)} more cases: choose a suite.", className="dim"))
     return parts

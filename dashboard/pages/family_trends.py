@@ -226,7 +226,7 @@ def trends(
         checks = [(key.variant, one) for key in own_keys for one in checks_of(key, machine_findings)]
         for name in address.quantities:
             measured = case_rows.select(np.flatnonzero(~np.isnan(case_rows.measured(name))))
-            quantity = described(measured[:1], name)
+            quantity = described(measured, name)
             heading = [mono(case), f"{quantity.label} {quantity.unit}".replace("% of floor %", "% of floor")]
             figure = None
             if len(measured):

@@ -51,7 +51,7 @@ def compare_commit(
         new = set(row_suites[earlier_rows.columns["state"] != absent].tolist()) - earlier.keys()
         earlier |= dict.fromkeys(new, known)
         parts.append(earlier_rows.select(np.isin(row_suites, list(new))))
-    before = concatenated(parts) if parts else rows[:0]
+    before = concatenated(parts) if parts else rows.select(np.arange(0))
     places = before.place[rows.columns["key"]]
     differences = compare_rows(before, places, rows, thresholds, noise_by_key(results, machine, findings))
     followed = np.isin(suite, list(earlier))

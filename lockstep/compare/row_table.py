@@ -6,10 +6,10 @@ Each page of a machine with 60,000 series needs as many rows. As objects, they w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,8 @@ COLUMN_OF = {"floor": "floor_s", "bandwidth": "bytes", "compute": "flops", "erro
 
 
 @dataclass(frozen=True, eq=False)
-class RowTable(Sequence[Row]):
-    """The rows of a machine as columns. An item is a ``Row``, and a slice is a table.
+class RowTable:
+    """The rows of a machine as columns. An item is a ``Row``.
 
     Attributes:
         commits: the machine's commits on the line, oldest first, and then those apart.
@@ -56,14 +56,33 @@ class RowTable(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.columns["key"])
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> Row:
+        key, benchmark = self.key_at(index), self.benchmark(index)
+        state: State = STATES[self.at("state", index)]
+        reasons = self.at("clock_reasons", index)
+        return Row(
+            key=key,
+            state=state,
+            label=COPIED if self.at("same_work_as", index) else STATE_LABELS[state],
+            measured=partial(self.measured_at, index=index),
+            reason=self.reason(index),
+            latency=self._measured("latency", index),
+            speedup=self._measured("speedup", index),
+            flops=float(self.at("flops", index)),
+            bytes=float(self.at("bytes", index)),
+            floor_s=self.number("floor_s", index),
+            bound=self.at("bound", index),
+            mde=self.number("mde", index),
+            note=self.at("note", index),
+            sm_mhz=self.number("sm_mhz", index),
+            clock_reasons=tuple(reasons.split("\n")) if reasons else (),
+            value=self.measured_at(VALUE, index) if benchmark.part == "value" else None,
+            unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
+            better=benchmark.better,
+        )
 
-    @overload
-    def __getitem__(self, index: slice) -> RowTable: ...
-
-    def __getitem__(self, index: int | slice) -> Row | RowTable:
-        return self.select(np.arange(len(self))[index]) if isinstance(index, slice) else self._row(index)
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.__getitem__, range(len(self)))
 
     def select(self, chosen: NDArray[Any]) -> RowTable:
         """Return a table of the rows at these indices, or of those in a mask."""
@@ -135,7 +154,7 @@ class RowTable(Sequence[Row]):
     def get(self, key: SeriesKey) -> Row | None:
         """Return the row of a key; ``None`` if the key has no row."""
         place = self.find(key)
-        return None if place < 0 else self._row(place)
+        return None if place < 0 else self[place]
 
     def key_at(self, index: int) -> SeriesKey:
         """Return the key of a row."""
@@ -210,31 +229,6 @@ class RowTable(Sequence[Row]):
         """Return the number in a column of a row, such as "latency"; ``None`` if unknown."""
         number = float(self.at(name, index))
         return None if math.isnan(number) else number
-
-    def _row(self, index: int) -> Row:
-        key, benchmark = self.key_at(index), self.benchmark(index)
-        state: State = STATES[self.at("state", index)]
-        reasons = self.at("clock_reasons", index)
-        return Row(
-            key=key,
-            state=state,
-            label=COPIED if self.at("same_work_as", index) else STATE_LABELS[state],
-            measured=partial(self.measured_at, index=index),
-            reason=self.reason(index),
-            latency=self._measured("latency", index),
-            speedup=self._measured("speedup", index),
-            flops=float(self.at("flops", index)),
-            bytes=float(self.at("bytes", index)),
-            floor_s=self.number("floor_s", index),
-            bound=self.at("bound", index),
-            mde=self.number("mde", index),
-            note=self.at("note", index),
-            sm_mhz=self.number("sm_mhz", index),
-            clock_reasons=tuple(reasons.split("\n")) if reasons else (),
-            value=self.measured_at(VALUE, index) if benchmark.part == "value" else None,
-            unit=_unit(benchmark)[0] if benchmark.part == "value" else "",
-            better=benchmark.better,
-        )
 
     def _measured(self, part: Part, index: int) -> Measured | None:
         value, *ends = (self.number(name, index) for name in interval_names(part))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +91,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Sequence[Pair]):
+class Comparison:
     """The cases that both sides have, as columns, and how many cases cannot be compared. An item is a ``Pair``.
 
     The most urgent verdict comes first, and within a verdict the largest change.
@@ -122,16 +121,13 @@ class Comparison(Sequence[Pair]):
         """Head's rows."""
         return self.differences.rows
 
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
+    def __iter__(self) -> Iterator[Pair]:
+        return map(self.__getitem__, range(len(self)))
 
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        if isinstance(index, slice):
-            return [self._pair(at) for at in range(len(self))[index]]
-        return self._pair(index)
+    def __getitem__(self, index: int) -> Pair:
+        keys = (side.key_at(index) for side in (self.base, self.head))
+        codes = [side.get(key, "") for side, key in zip(self.codes, keys, strict=True)]
+        return pair_of(self.differences, index, self._reason(index), _code(*codes))
 
     @property
     def timed(self) -> NDArray[np.intp]:
@@ -160,11 +156,6 @@ class Comparison(Sequence[Pair]):
     def counts(self) -> Counter[Verdict]:
         """The number of pairs with each verdict."""
         return Counter(LOUDEST[code] for code in self.differences.verdict.tolist())
-
-    def _pair(self, index: int) -> Pair:
-        keys = (side.key_at(index) for side in (self.base, self.head))
-        codes = [side.get(key, "") for side, key in zip(self.codes, keys, strict=True)]
-        return pair_of(self.differences, index, self._reason(index), _code(*codes))
 
     def _reason(self, index: int) -> str:
         for name, side in (("base", self.base), ("head", self.head)):
