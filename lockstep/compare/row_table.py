@@ -128,7 +128,8 @@ class RowTable:
 
     def measured_at(self, quantity: str, index: int) -> Measured | None:
         """Return a quantity of one row as ``measured`` does, with its interval and the error; ``None`` if unknown."""
-        row = self.select(np.array([index]))
+        # A slice costs a tenth of a selection by index, and the page of a family shows a thousand rows.
+        row = replace(self, columns={name: column[index : index + 1] for name, column in self.columns.items()})
         ends = (*row.interval(quantity), row.column(f"{_part(quantity)}_error"))
         value, *more = (None if math.isnan(end[0]) else float(end[0]) for end in ends)
         return None if value is None else Measured(value, *more)
