@@ -14,14 +14,12 @@ from rich.console import Console
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.script_option import project_of
 from lockstep.commands.verb import Verb
-from lockstep.gate.versions import version
 from lockstep.processes.exit_status import BROKEN, UsageError
 from lockstep.processes.git import Git
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console
-from lockstep.scripts.client import Outcome, run_plan
-from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
-from lockstep.scripts.plan import HEAD, Plan
+from lockstep.scripts.client import Outcome, run_version
+from lockstep.scripts.plan import Plan
 from lockstep.scripts.project import Project
 from lockstep.suite.commit_sources import WORKING_TREE
 
@@ -73,12 +71,10 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
 def _text(project: Project, plan: Plan, console: Console) -> str:
     """Return the source of the suites of a script; "" if none of its calls can be written."""
     outcome = Outcome()
-    with version(project.root, WORKING_TREE, project.contents) as tree:
-        plan = replace(plan, sides={HEAD: side_of(project, tree)})
-        for _ in run_plan(plan, SILENCE_S, console.print, outcome):
-            pass
+    for _ in run_version(project, WORKING_TREE, plan, console.print, outcome):
+        pass
     lines = [f"left out: {', '.join(dict.fromkeys(names))}: {why}" for why, names in outcome.left_out.items()]
-    for line in [*lines, *notes(plan, outcome), *filter(None, [outcome.trouble])]:
+    for line in [*lines, *outcome.told()]:
         console.print(f"{project.file.name}: {line}")
     return outcome.adopted
 

@@ -14,7 +14,6 @@ from asv.config import Config
 from lockstep.commands.config import CONFIGS
 from lockstep.commands.shared_options import add_repeatable
 from lockstep.gate.model import is_release
-from lockstep.gate.versions import version
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN, UsageError
 from lockstep.processes.toolchain.release import Release, release_of, two_releases
@@ -22,8 +21,8 @@ from lockstep.record.console import line_console, wide_console
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
-from lockstep.scripts.client import Outcome, run_plan
-from lockstep.scripts.gate_script import SILENCE_S, Asked, notes, side_of
+from lockstep.scripts.client import Outcome, run_version
+from lockstep.scripts.gate_script import Asked
 from lockstep.scripts.plan import HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.scripts.record_history import record_history
@@ -147,20 +146,16 @@ def measure_script(args: argparse.Namespace) -> int:
     plan = replace(plan, cases=tuple(args.case), variants=tuple(args.variants or ()))
     console, errors = wide_console(), line_console(stderr=True)
     records: list[Record] = []
-    with version(project.root, WORKING_TREE, project.contents) as tree:
-        plan, outcome = replace(plan, sides={HEAD: side_of(project, tree)}), Outcome()
-        for number in run_plan(plan, SILENCE_S, errors.print, outcome):
-            if (record := outcome.records.get(number)) is None:
-                case, variant = outcome.calls[number]
-                record = Record(plan.suite, variant, case, "warm", "failed", plan.version, outcome.died[number][0])
-            records.append(record)
-            if args.json:
-                print_json(record)
-                continue
-            names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
-            first = len(records) == 1
-            console.print(records_table([record], plan.suite, names=names, cases=cases, head=first))
-    for line in [*reasons(records), *notes(plan, outcome), *filter(None, [outcome.trouble])]:
+    outcome = Outcome()
+    for number in run_version(project, WORKING_TREE, plan, errors.print, outcome):
+        records.append(outcome.records[number])
+        if args.json:
+            print_json(records[-1])
+            continue
+        names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
+        first = len(records) == 1
+        console.print(records_table(records[-1:], plan.suite, names=names, cases=cases, head=first))
+    for line in [*reasons(records), *outcome.told()]:
         errors.print(line)
     missing = len({*plan.selected(outcome.calls)}.difference(outcome.refused.get(HEAD, {}))) - len(records)
     if missing:

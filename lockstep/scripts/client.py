@@ -7,14 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.gate.model import Verdict
+from lockstep.gate.versions import version
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled, typed
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
 from lockstep.scripts.plan import BASE, HEAD, Plan
+from lockstep.scripts.project import Project
 
 #: Workers that may die before the rest of the script is given up.
 MOST_DEATHS = 4
+
+#: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
+SILENCE_S = 120.0
 
 
 @dataclass
@@ -23,7 +28,8 @@ class Outcome:
 
     Attributes:
         calls: case and variant of each call of head, in order.
-        verdicts, records: by the number of the call; ``died`` has those that killed a worker.
+        verdicts, records: by the number of the call. A call that killed a worker has failed.
+        extra: verdicts on calls that base alone makes.
         adopted: source of suites, of a plan that adopts; ``left_out`` has the variants that it lacks, by the reason.
         refused: why points cannot be taken, by side and the number of the call.
         errors: why a side's script ended early, by side.
@@ -38,23 +44,44 @@ class Outcome:
     records: dict[int, Record] = field(default_factory=dict)
     adopted: str = ""
     left_out: dict[str, list[str]] = field(default_factory=dict)
-    places: dict[int, tuple[str, int]] = field(default_factory=dict)
-    died: dict[int, tuple[str, str]] = field(default_factory=dict)
     refused: dict[str, dict[int, str]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     conflict: str = ""
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 
+    def told(self) -> list[str]:
+        """Return a line for everything that a script measured alone did not give: which call, which line, why."""
+        alike: dict[str, list[str]] = {}
+        for number, reason in self.refused.get(HEAD, {}).items():
+            case, variant = self.calls[number]
+            alike.setdefault(reason, []).append(f"{variant} at {case}")
+        lines = [
+            f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
+            for reason, points in alike.items()
+        ]
+        if (error := self.errors.get(HEAD)) and error not in self.trouble:
+            lines.append(f"the script ended early, so later calls were not taken: {error}")
+        return [*lines, *filter(None, [self.trouble])]
 
-def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:
+
+def run_version(project: Project, name: str, plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:
+    """Run a plan with a version's packages alone, as ``run_plan`` does; "." names the working tree.
+
+    Raise ``RefError`` if there is no such version.
+    """
+    with version(project.root, name, project.contents) as tree:
+        yield from run_plan(replace(plan, sides={HEAD: project.side(tree.tree.root)}), say, outcome)
+
+
+def run_plan(plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:
     """Fill ``outcome``, and yield the number of each call that is done.
 
     The caller may stop iterating; the worker then ends. It also ends if one process cannot hold base and head.
     """
     for _ in range(MOST_DEATHS):
-        done = (*outcome.verdicts, *outcome.records, *outcome.died)
-        worker = Watched("lockstep.scripts.worker", [spelled(replace(plan, done=done))], silence_s, warm=True)
+        done = (*outcome.verdicts, *outcome.records)
+        worker = Watched("lockstep.scripts.worker", [spelled(replace(plan, done=done))], SILENCE_S, warm=True)
         worker.say = say
         try:
             ready = worker.started()
@@ -72,8 +99,14 @@ def run_plan(plan: Plan, silence_s: float, say: Callable[[str], None], outcome: 
             if not name.isdigit():
                 outcome.trouble = died.how
                 return
-            outcome.died[int(name)] = (died.how, side)
-            yield int(name)
+            number, key = int(name), plan.key(outcome.calls[int(name)])
+            if BASE in plan.sides:
+                outcome.verdicts[number] = Verdict(key, "failed", died.how, in_base=side == BASE)
+            else:
+                outcome.records[number] = Record(
+                    key.suite, key.variant, key.case, key.l2, "failed", plan.version, died.how
+                )
+            yield number
         finally:
             worker.close(patience_s=1.0)
     outcome.trouble = f"{MOST_DEATHS} workers died"
@@ -95,7 +128,6 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
             return int(event["number"])
         case "record":
             outcome.records[event["number"]] = record_from(event["record"])
-            outcome.places[event["number"]] = tuple(event["place"])
             return int(event["number"])
         case "adopted":
             outcome.adopted, outcome.left_out = event["text"], event["left_out"]

@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
-from lockstep.gate.versions import Version, version
+from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
-from lockstep.scripts.plan import BASE, HEAD, Plan, Side
+from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.scripts.release_pair import APART, LEAST, PairedRun
 from lockstep.suite.family_files import same_packages
-
-#: Seconds without an event after which a worker counts as hung; a call may compile many kernels.
-SILENCE_S = 120.0
 
 #: Name of the rows about the script itself.
 _SCRIPT = "(script)"
@@ -60,14 +57,14 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         version(project.root, asked.head, project.contents) as head,
     ):
         say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(asked)}")
-        plan = replace(asked.plan, sides={BASE: side_of(project, base), HEAD: side_of(project, head)})
+        plan = replace(asked.plan, sides={BASE: project.side(base.tree.root), HEAD: project.side(head.tree.root)})
         if asked.apart:
             plan = replace(plan, min_effect=max(plan.min_effect, LEAST))
         elif not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
             plan = replace(plan, only_find=True)
         try:
-            paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, SILENCE_S, say)
-            for number in paired.run(outcome) if asked.apart else run_plan(plan, SILENCE_S, say, outcome):
+            paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, say)
+            for number in paired.run(outcome) if asked.apart else run_plan(plan, say, outcome):
                 if unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
@@ -90,18 +87,12 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         machine=outcome.machine,
         cases=cases,
         wall_s=time.monotonic() - started,
-        notes=(*notes(plan, outcome), *([APART] if asked.apart else [])),
+        notes=(*_notes(outcome), *([APART] if asked.apart else [])),
         trouble=unfit or outcome.trouble or ("" if interrupted else _trouble(plan, outcome)),
         interrupted=interrupted,
         controls=outcome.controls,
         script=shlex.join([_place(str(project.file), project, plan), *plan.arguments]),
     )
-
-
-def side_of(project: Project, tree: Version) -> Side:
-    """Return a version's folder and script: the working tree's script, or its own if the script is under test."""
-    root = tree.tree.root
-    return Side(str(root), str(root / project.file.name if project.own else project.file))
 
 
 def _place(file: str, project: Project, plan: Plan) -> str:
@@ -130,20 +121,16 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
     """Return a verdict for each selected call, and for a script that ends early in head alone."""
     verdicts = []
     for number in plan.selected(outcome.calls):
-        case, variant = outcome.calls[number]
-        key = SeriesKey(plan.suite, variant, case, "warm")
-        if number in outcome.died:
-            how, side = outcome.died[number]
-            verdicts.append(Verdict(key, "failed", how, in_base=side == BASE))
-        elif number in outcome.verdicts:
+        key = plan.key(outcome.calls[number])
+        if number in outcome.verdicts:
             verdicts.append(outcome.verdicts[number])
         elif plan.only_find:
             verdicts.append(Verdict(key, "same", "the same sources", unchanged=True))
         else:
             verdicts.append(_not_set_up(key, *(outcome.refused.get(side, {}).get(number, "") for side in (BASE, HEAD))))
-    if _ends_early_in_head(outcome) and BASE in plan.sides:
-        key = SeriesKey(plan.suite, _SCRIPT, "-", "warm")
-        verdicts.append(Verdict(key, "failed", f"head's script ends early: {outcome.errors[HEAD]}"))
+    if _ends_early_in_head(outcome):
+        reason = f"head's script ends early: {outcome.errors[HEAD]}"
+        verdicts.append(Verdict(plan.key(("-", _SCRIPT)), "failed", reason))
     return verdicts
 
 
@@ -154,35 +141,19 @@ def _not_set_up(key: SeriesKey, base: str, head: str) -> Verdict:
     return Verdict(key, "new", f"base: {base}", in_base=False) if base else Verdict(key, "unsure", UNREACHED)
 
 
-def notes(plan: Plan, outcome: Outcome) -> list[str]:
-    """Return a line for everything that was not taken: which call, which line, why."""
-    alike: dict[str, list[str]] = {}
-    for number, reason in outcome.refused.get(HEAD, {}).items() if BASE not in plan.sides else ():
-        case, variant = outcome.calls[number]
-        alike.setdefault(reason, []).append(f"{variant} at {case}")
-    lines = [
-        f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
-        for reason, points in alike.items()
-    ]
-    lines += [
-        f"{whose} ended early, so later calls were not taken: {error}"
-        for error, whose in _whose(plan, outcome)
-        if error not in outcome.trouble
-    ]
-    return lines
-
-
-def _whose(plan: Plan, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield each error that ended a script early, and whose script it was, unless the report tells it elsewhere."""
+def _notes(outcome: Outcome) -> list[str]:
+    """Return why scripts ended early, unless the report tells it elsewhere."""
     head, base = (outcome.errors.get(side, "") for side in (HEAD, BASE))
-    if BASE not in plan.sides:
-        yield from [(head, "the script")] if head else ()
-    elif head and head == base and outcome.calls:
-        yield head, "both scripts"
-    elif base and base != head:
-        yield base, "base's script"
+    if head == base:
+        whose = {"both scripts": head if outcome.calls else ""}
+    else:
         # Where base's script does not end, a row tells of head's; without a call the trouble does.
-        yield from [(head, "head's script")] if head and outcome.calls else ()
+        whose = {"base's script": base, "head's script": head if base and outcome.calls else ""}
+    return [
+        f"{scripts} ended early, so later calls were not taken: {error}"
+        for scripts, error in whose.items()
+        if error and error not in outcome.trouble
+    ]
 
 
 def _labels(calls: Sequence[tuple[str, str]]) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lockstep.gate.model import SeriesKey
+
 BASE, HEAD = "base", "head"
 
 #: The script that times the cases of suites; its argument is a file with ``SuitePoints``.
@@ -77,6 +79,11 @@ class Plan:
     tuned: str = ""
     adopt: bool = False
     served: bool = False
+
+    def key(self, labels: tuple[str, str]) -> SeriesKey:
+        """Return the key of a call; labels are its case and variant."""
+        case, variant = labels
+        return SeriesKey(self.suite, variant, case, "warm")
 
     def selected(self, labels: Sequence[tuple[str, str]]) -> list[int]:
         """Return the numbers of the calls that the globs select; labels are case and variant of each call."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lockstep.processes.exit_status import UsageError
 from lockstep.processes.git import Git, GitError
+from lockstep.scripts.plan import Side
 
 #: Folders of a repository that hold its packages.
 _ROOTS = (".", "src", "python")
@@ -54,6 +55,10 @@ class Project:
         return tuple(
             sorted(path.name for path in self.root.iterdir() if path.suffix == ".py" or path.name in self.packages)
         )
+
+    def side(self, root: Path) -> Side:
+        """Return a version in a folder: the working tree's script, or the version's own if the script is under test."""
+        return Side(str(root), str(root / self.file.name if self.own else self.file))
 
     @classmethod
     def of_releases(cls, file: Path, packages: tuple[str, ...]) -> Project:

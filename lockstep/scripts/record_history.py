@@ -17,14 +17,12 @@ from asv.runner import BenchmarkResult
 
 from lockstep.asv.undiscovered_benchmarks import add_entries
 from lockstep.asv.whole_files import whole_files, write_json
-from lockstep.gate.versions import version
 from lockstep.record.file import SUFFIX, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import Host, ask_host, harness_commit
 from lockstep.record.quantity import QUANTITIES, benchmark_name
-from lockstep.scripts.client import Outcome, run_plan
-from lockstep.scripts.gate_script import SILENCE_S, notes, side_of
-from lockstep.scripts.plan import HEAD, Plan
+from lockstep.scripts.client import Outcome, run_version
+from lockstep.scripts.plan import Plan
 from lockstep.scripts.project import Project
 from lockstep.suite.commit_sources import commits_in
 from lockstep.suite.definition import PROTOCOL_VERSION
@@ -43,26 +41,16 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     host, recorded = ask_host(), 0
     for commit, date in reversed(commits_in(project.top, span)):
         outcome = Outcome()
-        with version(project.root, commit, project.contents) as tree:
-            at_commit = replace(plan, sides={HEAD: side_of(project, tree)}, tuned=str(folder / TUNED))
-            for _ in run_plan(at_commit, SILENCE_S, say, outcome):
-                pass
-        for line in [*notes(at_commit, outcome), *filter(None, [outcome.trouble])]:
+        for _ in run_version(project, commit, replace(plan, tuned=str(folder / TUNED)), say, outcome):
+            pass
+        for line in outcome.told():
             say(f"{commit[:8]}: {line}")
-        records = _records(plan, outcome)
+        records = list(outcome.records.values())
         say(f"{commit[:8]}: {sum(record.state == 'ok' for record in records)} of {len(outcome.calls)} calls measured")
         if records:
             _store(plan, commit, date, records, outcome, host, folder, harness_commit(project.file.parent, folder))
             recorded += 1
     return recorded
-
-
-def _records(plan: Plan, outcome: Outcome) -> list[Record]:
-    died = []
-    for number, (how, _) in outcome.died.items():
-        case, variant = outcome.calls[number]
-        died.append(Record(plan.suite, variant, case, "warm", "failed", plan.version, how))
-    return [*outcome.records.values(), *died]
 
 
 @whole_files()

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.gate.case_verdict import Measured, Trial
-from lockstep.gate.model import SeriesKey, Verdict
+from lockstep.gate.model import Verdict
 from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
-from lockstep.scripts.client import MOST_DEATHS, Outcome
+from lockstep.scripts.client import MOST_DEATHS, SILENCE_S, Outcome
 from lockstep.scripts.judge_outputs import judged
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
@@ -91,7 +91,6 @@ class PairedRun:
 
     plan: Plan
     names: Mapping[str, str]
-    silence_s: float
     say: Callable[[str], None]
     _trials: dict[Label, Trial] = field(default_factory=dict)
     _notes: dict[Label, str] = field(default_factory=dict)
@@ -148,7 +147,7 @@ class PairedRun:
             for side, own in self.plan.sides.items():
                 plan = replace(self.plan, sides={HEAD: own}, packages=(), served=True)
                 words, folder = [spelled(plan)], Path(own.root)
-                workers[side] = Watched("lockstep.scripts.worker", words, self.silence_s, folders=[folder])
+                workers[side] = Watched("lockstep.scripts.worker", words, SILENCE_S, folders=[folder])
                 workers[side].say = self.say
                 stack.callback(workers[side].close, 1.0)
             found = {}
@@ -172,9 +171,9 @@ class PairedRun:
             lacks = f"the script makes no such call with {self.names[other]}"
             for label in (calls[side][number] for number in self.plan.selected(calls[side])):
                 if label not in calls[other] and side == HEAD:
-                    outcome.verdicts[calls[HEAD].index(label)] = Verdict(self._key(label), "new", lacks)
+                    outcome.verdicts[calls[HEAD].index(label)] = Verdict(self.plan.key(label), "new", lacks)
                 elif label not in calls[other] and not outcome.errors.get(HEAD):
-                    outcome.extra.append(Verdict(self._key(label), "removed", lacks))
+                    outcome.extra.append(Verdict(self.plan.key(label), "removed", lacks))
         done = tuple(number for number, label in enumerate(calls[HEAD]) if label not in calls[BASE])
         chosen = sorted(replace(self.plan, done=done, least_s=2 * LEAST_S).chosen(calls[HEAD]))
         least = self.plan.min_effect
@@ -224,23 +223,20 @@ class PairedRun:
         wrong, note = judged(compared, head["wrong"], same_inputs, changes)
         if note:
             self._notes[label] = note
-        return Verdict(self._key(label), "failed", f"wrong: {wrong}") if wrong else None
+        return Verdict(self.plan.key(label), "failed", f"wrong: {wrong}") if wrong else None
 
     def _refusal(self, label: Label, errors: Mapping[str, str]) -> Verdict:
         """Return the verdict on a call that a release cannot run; ``errors`` say why, by side."""
         side = HEAD if HEAD in errors else BASE
         reason = f"{self.names[side]}: {errors[side]}"
         if side == HEAD:
-            return Verdict(self._key(label), "failed", reason, in_base=BASE in errors)
-        return Verdict(self._key(label), "new", f"nothing to compare with, {reason}")
+            return Verdict(self.plan.key(label), "failed", reason, in_base=BASE in errors)
+        return Verdict(self.plan.key(label), "new", f"nothing to compare with, {reason}")
 
     def _give(self, label: Label, outcome: Outcome) -> int:
         number, trial = outcome.calls.index(label), self._trials[label]
-        verdict = trial.verdict(self._key(label))
+        verdict = trial.verdict(self.plan.key(label))
         reason = "; ".join(filter(None, (verdict.reason, self._notes.get(label, ""))))
         file, line = self._places.get(label, ("", 0))
         outcome.verdicts[number] = replace(verdict, reason=reason, file=file, line=line)
         return number
-
-    def _key(self, label: Label) -> SeriesKey:
-        return SeriesKey(self.plan.suite, label[1], label[0], "warm")

@@ -1,8 +1,9 @@
 """The worker of ``--script``: runs a script of one or two versions, and measures or compares its timed calls.
 
 Its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told``, ``ready`` (host, clocks), ``found``
-(the calls, why a script ends early, and shared modules that hold code under test, of calls to compare), ``verdict`` or ``record`` (one for
-each call), ``controls``, ``ended`` (why a script ended early, and which points could not be set up).
+(the calls, why a script ends early, and before a comparison the shared modules that hold code under test), ``verdict``
+or ``record`` (one for each call), ``controls``, ``ended`` (why a script ended early, and which points could not be set
+up).
 
 Only with ``Plan.served`` it takes requests: ``{"take": [numbers of calls]}``; at each of these calls, which the event
 ``at`` tells, ``{"output": file}`` and ``{"time"}`` any number of times; and ``{"next"}``. The script's end is at -1.
@@ -198,7 +199,7 @@ class _Session:
 
         def measure(number: int, call: TimedCall) -> float:
             record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
-            self.process.emit("record", number=number, record=asdict(record), place=call.place)
+            self.process.emit("record", number=number, record=asdict(record))
             return record.latency.value * 1e3 if record.latency else 1.0
 
         return self._each(numbers, chosen, "time", measure)
@@ -262,7 +263,7 @@ class _Session:
 
     def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
         from lockstep.gate.measuring.pairing import pace_on
-        from lockstep.gate.model import SeriesKey, Verdict
+        from lockstep.gate.model import Verdict
         from lockstep.scripts.compare_calls import CallComparer
 
         plan = self.plan
@@ -297,8 +298,7 @@ class _Session:
                 break  # no later call is asked for
             number = numbers.get(known.key, position + (alone != BASE))
             position = position if alone == BASE else number
-            case, variant = known.key.labels
-            key = SeriesKey(plan.suite, variant, case, "warm")
+            key = plan.key(known.key.labels)
             answers = {BASE: 1.0, HEAD: 1.0}
             if alone and known.key in runs[BASE if alone == HEAD else HEAD].refused:
                 pass  # its set-up failed in the other version, which is told at the end

@@ -77,7 +77,7 @@ def found(folder, script, *arguments):
     side = Side(str(file.root), str(file.file))
     plan = Plan("s", {HEAD: side}, file.packages, local, arguments, budget_s=60, quick=True, version="1")
     outcome = Outcome()
-    list(run_plan(plan, 60.0, print, outcome))
+    list(run_plan(plan, print, outcome))
     return outcome
 
 
@@ -162,7 +162,7 @@ def test_the_first_call_is_judged_although_compiling_takes_longer_than_the_budge
 
 
 def test_a_call_that_takes_seconds_has_no_verdict_and_does_not_count_as_hung(project, monkeypatch):
-    monkeypatch.setattr("lockstep.scripts.gate_script.SILENCE_S", 20.0)
+    monkeypatch.setattr("lockstep.scripts.client.SILENCE_S", 20.0)
     slow = "import time\n\ndef norm(x):\n    time.sleep(4.1)\n    return x + 1\n"
     folder = project({"tiny_kernels/__init__": slow, "benchmarks/bench_norm": PERF_REPORT})
     (folder / "tiny_kernels/__init__.py").write_text(slow.replace("4.1", "0"))
