@@ -18,7 +18,7 @@ from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
 from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
-from lockstep.scripts.judge_outputs import judged
+from lockstep.scripts.judge_outputs import judged, refused
 from lockstep.scripts.plan import Plan
 from lockstep.scripts.shared_buffers import same_inputs, share
 from lockstep.scripts.timed_call import TimedCall
@@ -74,7 +74,7 @@ class CallComparer(Instruments):
     def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
         calls = {BASE: base, HEAD: head}
         outputs: dict[str, list[torch.Tensor]] = {}
-        errors: dict[str, Exception] = {}
+        errors: dict[str, str] = {}
         alike = same_inputs(base.function, head.function)  # before a call that changes them
         slow = ""
         for side, call in calls.items():
@@ -85,18 +85,18 @@ class CallComparer(Instruments):
                 slow = slow or too_slow(call, self.namespaces[side], time.monotonic() - began)
             except Exception as error:
                 self._require_healthy(side, error)
-                errors[side] = error
+                errors[side] = brief(error)
         if errors:
-            return _failed(key, errors)
+            return refused(key, errors)
 
         def changes() -> bool:
             return bool(wrong_output(outputs[BASE], first_output(base, self.namespaces[BASE])))
 
         wrong = wrong_output(outputs[BASE], outputs[HEAD])
-        wrong, note = judged(bool(outputs[BASE] or outputs[HEAD]), wrong, alike, changes)
+        verdict, note = judged(key, bool(outputs[BASE] or outputs[HEAD]), wrong, alike, changes)
         outputs.clear()
-        if wrong:
-            return Verdict(key, "failed", f"wrong: {wrong}")
+        if verdict is not None:
+            return verdict
         if slow:
             return Verdict(key, "unsure", slow)
         with collected():
@@ -153,9 +153,3 @@ class CallComparer(Instruments):
     def _require_healthy(self, side: str, error: Exception) -> None:
         if not self.device.healthy():
             raise DeviceLost(side, brief(error)) from error
-
-
-def _failed(key: SeriesKey, errors: dict[str, Exception]) -> Verdict:
-    if HEAD not in errors:
-        return Verdict(key, "new", f"nothing to compare with, base failed: {brief(errors[BASE])}")
-    return Verdict(key, "failed", brief(errors[HEAD]), in_base=BASE in errors)

@@ -1,12 +1,24 @@
-"""Say what the outputs of base and head tell, without torch: the parent of two processes judges as one process does."""
+"""Say what one call of base and head tells, without torch: the parent of two processes judges as one process does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from lockstep.gate.model import SeriesKey, Verdict
+from lockstep.scripts.plan import BASE, HEAD
 
 
-def judged(compared: bool, wrong: str, same_inputs: bool, changes: Callable[[], bool]) -> tuple[str, str]:
-    """Return what is wrong with head's output, or "", and what a reader of a right one must know, or "".
+def refused(key: SeriesKey, errors: Mapping[str, str]) -> Verdict:
+    """Return the verdict on a call that a version cannot run; ``errors`` say why, by side."""
+    if HEAD in errors:
+        return Verdict(key, "failed", errors[HEAD], in_base=BASE in errors)
+    return Verdict(key, "new", f"nothing to compare with, base failed: {errors[BASE]}")
+
+
+def judged(
+    key: SeriesKey, compared: bool, wrong: str, same_inputs: bool, changes: Callable[[], bool]
+) -> tuple[Verdict | None, str]:
+    """Return the verdict on a wrong output of head, or ``None``, and what a reader of a right one must know, or "".
 
     Args:
         compared: whether a call returned tensors.
@@ -15,11 +27,11 @@ def judged(compared: bool, wrong: str, same_inputs: bool, changes: Callable[[], 
         changes: calls base once more, and says whether its output changes from call to call.
     """
     if not compared:
-        return "", "results not checked: the timed call returns nothing"
+        return None, "results not checked: the timed call returns nothing"
     if not wrong:
-        return "", ""
+        return None, ""
     if not same_inputs:
-        return "", "base and head drew other inputs, so the outputs were not compared"
+        return None, "base and head drew other inputs, so the outputs were not compared"
     if changes():
-        return "", "its output changes from call to call, so it was not compared"
-    return wrong, ""
+        return None, "its output changes from call to call, so it was not compared"
+    return Verdict(key, "failed", f"wrong: {wrong}"), ""

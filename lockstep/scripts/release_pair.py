@@ -22,7 +22,7 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
 from lockstep.scripts.client import MOST_DEATHS, SILENCE_S, Outcome
-from lockstep.scripts.judge_outputs import judged
+from lockstep.scripts.judge_outputs import judged, refused
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
 #: Smallest change that counts, as a share.
@@ -41,14 +41,6 @@ LEAST_S = 4.0
 Label = tuple[str, str]
 
 
-class _Died(RuntimeError):
-    """The process of a release died; the message says how. ``side`` is "base" or "head"."""
-
-    def __init__(self, side: str, how: str) -> None:
-        super().__init__(how)
-        self.side = side
-
-
 @dataclass
 class _Pair:
     """The processes of both releases. Each stands at a call of its script, or at the script's end."""
@@ -58,12 +50,12 @@ class _Pair:
     at: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def ask(self, side: str, answer: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of a release's process to a request."""
+        """Return the answer of a release's process to a request; ``WorkerDied`` names the side."""
         try:
             self.workers[side].ask(request)
             return self.workers[side].wait(answer)
         except WorkerDied as died:
-            raise _Died(side, died.how) from died
+            raise WorkerDied(side, died.how) from died
 
     def calls(self, side: str) -> list[Label]:
         """Return the calls that a release's script makes."""
@@ -107,8 +99,8 @@ class PairedRun:
                 again = [label for label, trial in self._trials.items() if len(trial.passes) == 2 and not trial.over]
                 for label in self._pass(1, again, outcome, Path(folder, "1")):
                     yield self._give(label, outcome)
-        except (_Died, WorkerDied) as died:
-            outcome.trouble = f"{self.names[died.side]}: {died}" if isinstance(died, _Died) else str(died)
+        except WorkerDied as died:
+            outcome.trouble = f"{self.names[died.variant]}: {died.how}"
         for label in self._trials:
             if outcome.calls.index(label) not in outcome.verdicts:
                 yield self._give(label, outcome)
@@ -156,7 +148,7 @@ class PairedRun:
                     ready = worker.started()
                     found[side] = worker.wait("found")
                 except WorkerDied as died:
-                    raise _Died(side, died.how) from died
+                    raise WorkerDied(side, died.how) from died
             outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}
             yield _Pair(workers, found)
 
@@ -202,9 +194,9 @@ class PairedRun:
                     trial.add(Measured(times[BASE], times[HEAD]))
                 else:
                     errors = {side: record.reason for side, record in records.items() if not record.latency}
-                    trial.refusal = self._refusal(label, errors)
-        except _Died as died:
-            trial.refusal = self._refusal(label, {died.side: str(died)})
+                    trial.refusal = self._refused(label, errors)
+        except WorkerDied as died:
+            trial.refusal = self._refused(label, {died.variant: died.how})
             return False
         return True
 
@@ -213,25 +205,18 @@ class PairedRun:
         file.unlink(missing_ok=True)
         outputs = {side: pair.ask(side, "output", output=str(file)) for side in (BASE, HEAD)}
         if errors := {side: output["error"] for side, output in outputs.items() if output["error"]}:
-            return self._refusal(label, errors)
+            return self._refused(label, errors)
         base, head = outputs[BASE], outputs[HEAD]
 
         def changes() -> bool:
             return bool(pair.ask(BASE, "output", output=str(file))["wrong"])
 
         compared, same_inputs = bool(base["count"] or head["count"]), base["inputs"] == head["inputs"]
-        wrong, note = judged(compared, head["wrong"], same_inputs, changes)
-        if note:
-            self._notes[label] = note
-        return Verdict(self.plan.key(label), "failed", f"wrong: {wrong}") if wrong else None
+        verdict, self._notes[label] = judged(self.plan.key(label), compared, head["wrong"], same_inputs, changes)
+        return verdict
 
-    def _refusal(self, label: Label, errors: Mapping[str, str]) -> Verdict:
-        """Return the verdict on a call that a release cannot run; ``errors`` say why, by side."""
-        side = HEAD if HEAD in errors else BASE
-        reason = f"{self.names[side]}: {errors[side]}"
-        if side == HEAD:
-            return Verdict(self.plan.key(label), "failed", reason, in_base=BASE in errors)
-        return Verdict(self.plan.key(label), "new", f"nothing to compare with, {reason}")
+    def _refused(self, label: Label, errors: Mapping[str, str]) -> Verdict:
+        return refused(self.plan.key(label), {side: f"{self.names[side]}: {why}" for side, why in errors.items()})
 
     def _give(self, label: Label, outcome: Outcome) -> int:
         number, trial = outcome.calls.index(label), self._trials[label]
