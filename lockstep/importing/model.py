@@ -21,10 +21,8 @@ class Number:
         value: in the unit; NaN if the tool skipped the case.
         better: the better direction, where the tool defines it; ``None`` leaves it to the unit.
         failed: whether the benchmark failed, so that it has no number.
-        interval: 99 % interval of the value, if the tool states a standard deviation and a count.
-        quartiles: if the tool states them.
         samples: all samples, if the tool states them. Their median then counts as the value.
-        repeat: number of samples; 0 if unknown.
+        stats: what the tool states of the spread, in asv's words: "ci_99_a", "q_25", "repeat" …
     """
 
     benchmark: str
@@ -33,10 +31,8 @@ class Number:
     value: float
     better: Better | None = None
     failed: bool = False
-    interval: tuple[float, float] | None = None
-    quartiles: tuple[float, float] | None = None
     samples: tuple[float, ...] = ()
-    repeat: int = 0
+    stats: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,13 @@ SECONDS: Mapping[str, float] = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3,
 _Z99 = 2.5758293035489004
 
 
-def mean_interval(mean: float, deviation: float, count: int) -> tuple[float, float] | None:
-    """Return the 99 % interval of a mean of ``count`` samples; ``None`` if they do not give one."""
-    if count < 2 or not math.isfinite(deviation):
-        return None
-    half = _Z99 * deviation / math.sqrt(count)
-    return mean - half, mean + half
+def stats_of_mean(mean: float, deviation: float, count: int) -> dict[str, float]:
+    """Return the ``Number.stats`` of a mean of ``count`` samples, with the 99 % interval if they give one."""
+    stats: dict[str, float] = {"number": 1, "repeat": count} if count else {}
+    if count >= 2 and math.isfinite(deviation):
+        half = _Z99 * deviation / math.sqrt(count)
+        stats |= {"ci_99_a": mean - half, "ci_99_b": mean + half}
+    return stats
 
 
 def milliseconds(text: str | None) -> int:

@@ -92,9 +92,4 @@ def _value(number: Number) -> tuple[float | None, Mapping[str, float]]:
     if number.samples:
         value, stats = compute_stats(list(number.samples), 1)
         return float(value), stats
-    stats = {"number": 1, "repeat": number.repeat} if number.repeat else {}
-    if number.interval:
-        stats |= zip(("ci_99_a", "ci_99_b"), number.interval, strict=True)
-    if number.quartiles:
-        stats |= zip(("q_25", "q_75"), number.quartiles, strict=True)
-    return number.value, stats
+    return number.value, number.stats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +38,18 @@ class HostArm(Arm):
         return ArmReplay(self._within(run), list)
 
 
-def arm_of(name: str, call: TimedCall, namespace: Namespace, *, host: bool) -> Arm:
-    """Return a closure as an arm; ``host`` if its calls are not captured."""
+def arms_of(calls: Mapping[str, tuple[TimedCall, Namespace]], device: Device) -> tuple[list[Arm], str]:
+    """Return closures as arms, and why all of them are called from the host: one cannot be captured; "" if all can.
+
+    Raise ``DeviceLost`` if the attempt broke the device.
+    """
+    reasons = [_why_not_captured(_arm(name, *call, host=False), device) for name, call in calls.items()]
+    reason = next(filter(None, reasons), "")
+    arms = [_arm(name, *call, host=bool(reason)) for name, call in calls.items()]
+    return arms, f"timed from the host, not in a graph: {reason}" if reason else ""
+
+
+def _arm(name: str, call: TimedCall, namespace: Namespace, *, host: bool) -> Arm:
 
     @contextmanager
     def active() -> Iterator[None]:
@@ -54,11 +64,8 @@ def arm_of(name: str, call: TimedCall, namespace: Namespace, *, host: bool) -> A
     return kind(name, (BoundCall(once, {}),), active=active)
 
 
-def why_not_captured(arm: Arm, device: Device) -> str:
-    """Return why the calls of an arm cannot be captured in a graph; "" if they can. A CPU captures nothing.
-
-    Raise ``DeviceLost`` if the attempt broke the device.
-    """
+def _why_not_captured(arm: Arm, device: Device) -> str:
+    """Return why the calls of an arm cannot be captured in a graph; "" if they can. A CPU captures nothing."""
     try:
         arm.capture(device, device.new_pool(), 1)()
         device.synchronize()

@@ -16,9 +16,9 @@ from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import TritonCode
-from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arm_of, collected, why_not_captured
+from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arms_of, collected
 from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
-from lockstep.scripts.judge_outputs import judged, refused
+from lockstep.scripts.judge_call import judged, refused
 from lockstep.scripts.plan import Plan
 from lockstep.scripts.shared_buffers import same_inputs, share
 from lockstep.scripts.timed_call import TimedCall
@@ -104,17 +104,11 @@ class CallComparer(Instruments):
 
     def _timed(self, key: SeriesKey, calls: dict[str, TimedCall], note: str, seconds: float) -> Verdict:
         shared = share(calls[BASE].function, calls[HEAD].function)
-        reasons = {
-            side: why_not_captured(arm_of(side, call, self.namespaces[side], host=False), self.device)
-            for side, call in calls.items()
-        }
-        host = any(reasons.values())
-        arms = [arm_of(side, call, self.namespaces[side], host=host) for side, call in calls.items()]
-        notes = [note] if note else []
-        notes += [f"timed from the host, not in a graph: {next(filter(None, reasons.values()))}"] if host else []
+        arms, from_host = arms_of({side: (call, self.namespaces[side]) for side, call in calls.items()}, self.device)
+        notes = [*filter(None, (note, from_host))]
         pair = [Contender(arm.name, key.variant, NO_FAMILY, arm.name, self.namespaces[arm.name]) for arm in arms]
         code: tuple[str, ...] = ()
-        if self.device.kind == "cuda" and not host and shared and not self.plan.measure_all:
+        if self.device.kind == "cuda" and not from_host and shared and not self.plan.measure_all:
             code = (self._difference(pair, arms),)
             if code == ("",):
                 return Verdict(key, "same", "; ".join(["the same work on the GPU", *notes]), unchanged=True)

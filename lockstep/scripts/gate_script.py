@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lockstep.gate.model import UNREACHED, SeriesKey, Verdict
+from lockstep.gate.model import UNREACHED, Verdict
 from lockstep.gate.report.report import Report
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
+from lockstep.scripts.judge_call import refused
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.scripts.release_pair import APART, LEAST, PairedRun
@@ -127,18 +128,12 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
         elif plan.only_find:
             verdicts.append(Verdict(key, "same", "the same sources", unchanged=True))
         else:
-            verdicts.append(_not_set_up(key, *(outcome.refused.get(side, {}).get(number, "") for side in (BASE, HEAD))))
+            reasons = {side: points[number] for side, points in outcome.refused.items() if number in points}
+            verdicts.append(refused(key, reasons) if reasons else Verdict(key, "unsure", UNREACHED))
     if _ends_early_in_head(outcome):
         reason = f"head's script ends early: {outcome.errors[HEAD]}"
         verdicts.append(Verdict(plan.key(("-", _SCRIPT)), "failed", reason))
     return verdicts
-
-
-def _not_set_up(key: SeriesKey, base: str, head: str) -> Verdict:
-    """Return the verdict on a call that was not compared; the texts say why its set-up failed in each version."""
-    if head:
-        return Verdict(key, "failed", head, in_base=bool(base))
-    return Verdict(key, "new", f"base: {base}", in_base=False) if base else Verdict(key, "unsure", UNREACHED)
 
 
 def _notes(outcome: Outcome) -> list[str]:

@@ -124,8 +124,14 @@ def _timed(request: Request, report: Report, points: Sequence[CaseKey], say: Cal
         )
         project = Project(SUITE_SCRIPT, SUITE_SCRIPT.parent, SUITE_SCRIPT.parent, (), {})
         timed = gate_script(Asked(project, request.base, request.head, plan, apart=True), say)
-    cases = (replace(verdict, key=_key(CaseKey(*verdict.key.variant.split(" ", 2)))) for verdict in timed.cases)
-    return replace(timed, cases=tuple(cases), script="")
+    return replace(timed, cases=tuple(map(_of_suite, timed.cases)), script="")
+
+
+def _of_suite(verdict: Verdict) -> Verdict:
+    """Return the verdict on a call as that on a case of a suite; that on the script itself as it is."""
+    words = verdict.key.variant.split(" ", 2)
+    key = _key(CaseKey(*words)) if len(words) == 3 else verdict.key
+    return replace(verdict, key=key, file="", line=0)  # Lockstep's own script is not where the change is
 
 
 def _key(key: CaseKey) -> SeriesKey:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import torch
 
 from lockstep.record.model import Record
-from lockstep.scripts.closure_arms import Namespace, arm_of, collected, why_not_captured
+from lockstep.scripts.closure_arms import Namespace, arms_of, collected
 from lockstep.scripts.compare_outputs import first_output, too_slow
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.captured_arms import Capturer
@@ -77,14 +77,13 @@ class CallMeasurer:
         )
 
     def _timed(self, call: TimedCall, epochs: int) -> tuple[Series, str]:
-        reason = why_not_captured(arm_of(_ARM, call, self.namespace, host=False), self.device)
-        arm = arm_of(_ARM, call, self.namespace, host=bool(reason))
+        arms, note = arms_of({_ARM: (call, self.namespace)}, self.device)
         series = Series()
         capturer = Capturer(self.device, self.pace.replay_s, self._trusted, alike=True)
         for number in range(epochs):
-            captured = capturer.capture([arm], lambda *_: None)
+            captured = capturer.capture(arms, lambda *_: None)
             if capturer.failures:
                 raise capturer.failures[_ARM]
             settle([one.replay for one in captured], self.device, 0.0 if number else self.pace.warmup_s)
             series.add(time_rounds(captured, self.pace, self.device, self._chance)[_ARM])
-        return series, f"timed from the host, not in a graph: {reason}" if reason else ""
+        return series, note

@@ -16,7 +16,7 @@ from lockstep.gate.model import SeriesKey
 BASE, HEAD = "base", "head"
 
 #: The script that times the cases of suites; its argument is a file with ``SuitePoints``.
-SUITE_SCRIPT = Path(__file__).resolve().with_name("suite_script.py")
+SUITE_SCRIPT = Path(__file__).resolve().with_name("timers") / "suites.py"
 
 #: Seconds that a call needs for a verdict, about: checks, captures, and the least number of epochs.
 LEAST_S = 2.0
@@ -32,7 +32,7 @@ class Side:
 
 @dataclass(frozen=True)
 class SuitePoints:
-    """What ``suite_script`` times: ``points`` (suite, variant, case) of the ``packages`` in a tree's ``root``."""
+    """What ``SUITE_SCRIPT`` times: ``points`` (suite, variant, case) of the ``packages`` in a tree's ``root``."""
 
     benchmark_dir: Path
     root: Path

@@ -22,7 +22,7 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled
 from lockstep.record.file import record_from
 from lockstep.scripts.client import MOST_DEATHS, SILENCE_S, Outcome
-from lockstep.scripts.judge_outputs import judged, refused
+from lockstep.scripts.judge_call import judged, refused
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
 #: Smallest change that counts, as a share.

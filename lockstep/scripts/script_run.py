@@ -12,7 +12,7 @@ import queue
 import random
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,7 @@ class ScriptRun:
     _answers: queue.SimpleQueue[float | None] = field(default_factory=queue.SimpleQueue)
     _thread: threading.Thread | None = None
     _module: ModuleType | None = None
-    _random: _Random | None = None
+    _random: list[tuple[Callable[[Any], None], Any]] = field(default_factory=list)
     _own_bytes: int = 0
     _others: int = 0
 
@@ -72,11 +72,11 @@ class ScriptRun:
         elif not self._thread.is_alive():
             return None
         else:
-            assert self._random is not None
-            self._random.restore()
+            for restore, state in self._random:
+                restore(state)
             self._answers.put(milliseconds)
         call = self._calls.get()
-        self._random = _Random.now()
+        self._random = [(restore, get()) for get, restore in _generators()]
         self._own_bytes = allocated() - self._others
         if call is None:
             self._thread.join()
@@ -172,29 +172,11 @@ def _seed(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-@dataclass(frozen=True)
-class _Random:
-    """The state of all random generators that scripts use."""
-
-    python: Any
-    torch_cpu: torch.Tensor
-    torch_cuda: torch.Tensor | None
-    numpy: Any
-
-    @classmethod
-    def now(cls) -> _Random:
-        numpy = sys.modules.get("numpy")
-        return cls(
-            random.getstate(),
-            torch.get_rng_state(),
-            torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
-            numpy.random.get_state() if numpy is not None else None,
-        )
-
-    def restore(self) -> None:
-        random.setstate(self.python)
-        torch.set_rng_state(self.torch_cpu)
-        if self.torch_cuda is not None:
-            torch.cuda.set_rng_state(self.torch_cuda)
-        if self.numpy is not None:
-            sys.modules["numpy"].random.set_state(self.numpy)
+def _generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], None]]]:
+    """Yield what returns and what sets the state of each random generator that scripts use."""
+    yield random.getstate, random.setstate
+    yield torch.get_rng_state, torch.set_rng_state
+    if torch.cuda.is_available():
+        yield torch.cuda.get_rng_state, torch.cuda.set_rng_state
+    if (numpy := sys.modules.get("numpy")) is not None:
+        yield numpy.random.get_state, numpy.random.set_state

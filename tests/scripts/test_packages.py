@@ -191,6 +191,19 @@ def test_suites_compare_releases_beside_the_packages_of_the_repository(gated, tm
     assert "to repeat the worst case: lockstep gate --base pace==1.0 --head pace==1.1 --family paced" in done.stdout
 
 
+@pytest.mark.thorough
+def test_suites_that_cannot_be_imported_with_the_newer_release_fail(gated, tmp_path):
+    project = make_project(tmp_path / "project")
+    imports = '    import importlib.util\n\n    if importlib.util.find_spec("pace"):\n        from pace import scale\n'
+    project.write("benchmarks/paced.py", imports + SUITE)
+    for number, code in (("1.0", BASE), ("1.1", HEAD.replace("def scale", "def _scale").replace('"scale", ', ""))):
+        make_wheel(tmp_path / "wheels", "pace", number, code, compiled=True)
+    asked = ["--package", "pace==1.0..1.1", "--family", "paced", "--variant", "scale"]
+    done = project.lockstep("gate", *asked, "--quick", "--budget", "8s", "--json", "report.json")
+    report = json.loads((project.root / "report.json").read_text())
+    assert (done.returncode, outcomes(report)["(script)"]) == (2, "failed"), done.stdout
+
+
 def test_bisect_names_the_first_release_that_is_wrong(gated, tmp_path, capfd):
     gated(BASE, BASE, "--base", "main")  # only the fixture's settings
     wrong = BASE.replace("x / 2", "x / 3")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.importing.model import ForeignRun, Number, mean_interval
+from lockstep.importing.model import ForeignRun, Number, stats_of_mean
 
 #: The mean times that nvbench measures, by the name of the quantity, each with its relative deviation and its count.
 _TIMES = {
@@ -58,13 +58,11 @@ def _numbers(benchmark: str, state: Mapping[str, Any], folder: Path) -> list[Num
     found = []
     for quantity, (mean, deviation, count) in _TIMES.items():
         if mean in stated:
-            value, repeat = stated[mean], int(stated.get(count, 0))
-            interval = mean_interval(value, value * stated.get(deviation, math.nan), repeat)
+            value = stated[mean]
+            stats = stats_of_mean(value, value * stated.get(deviation, math.nan), int(stated.get(count, 0)))
             samples = _samples(summaries[_SAMPLES], folder) if quantity == "gpu" and _SAMPLES in summaries else ()
             name = f"{benchmark}.{quantity}"
-            found.append(
-                Number(name, case, "seconds", value, "lower", interval=interval, samples=samples, repeat=repeat)
-            )
+            found.append(Number(name, case, "seconds", value, "lower", samples=samples, stats=stats))
     for quantity, (tag, unit) in _RATES.items():
         if tag in stated:
             found.append(Number(f"{benchmark}.{quantity}", case, unit, stated[tag], "higher"))

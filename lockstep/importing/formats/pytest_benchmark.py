@@ -49,7 +49,6 @@ def _number(entry: Mapping[str, Any]) -> Number:
         "seconds",
         stats["median"],
         "lower",
-        quartiles=(stats["q1"], stats["q3"]),
         samples=tuple(stats.get("data") or ()),
-        repeat=stats["rounds"],
+        stats={"q_25": stats["q1"], "q_75": stats["q3"], "number": 1, "repeat": stats["rounds"]},
     )
