@@ -17,13 +17,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.gate.model import Verdict
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
 from lockstep.scripts.plan import BASE, HEAD, Plan
@@ -33,6 +34,8 @@ FIND = "find"
 
 if TYPE_CHECKING:
     from lockstep.gate.namespaces import Sides
+    from lockstep.scripts.closure_arms import Namespace
+    from lockstep.scripts.compare_calls import CallComparer
     from lockstep.scripts.measure_call import CallMeasurer
     from lockstep.scripts.script_run import ScriptRun
     from lockstep.scripts.taken_calls import Hook
@@ -110,40 +113,43 @@ class _Session:
         self._left_s = self.plan.budget_s
         self._requests = self.process.requests()
         self._sharers: list[str] = []
+        self._numbers: dict[CallKey, int] = {}
+        self._chosen: frozenset[int] = frozenset()
+        self._runs: dict[str, ScriptRun] = {}
+        self._number = -1
 
     def run(self) -> None:
         """Find the calls, then measure or compare those that the plan selects and the time allows."""
         self.process.stage("find", "")
         found, error = self._find(FIND)
-        compare = BASE in self.plan.sides
+        compare, served, labels = BASE in self.plan.sides, self.plan.served, [key.labels for key in found]
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
-        self.process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
-        served = self.plan.served
-        chosen = self._taken() if served else self.plan.chosen([key.labels for key in found])
-        numbers = {key: number for number, key in enumerate(found)}
+        self.process.emit("found", calls=labels, errors=errors, sharers=self._sharers)
+        self._numbers = {key: number for number, key in enumerate(found)}
+        self._chosen = frozenset(next(self._requests)["take"]) if served else self.plan.chosen(labels)
         alone = self._serve if served else self._write if self.plan.adopt else self._measure
-        handle = self._compare if compare else alone
-        ended = handle(numbers, chosen) if chosen else {}
-        for run in ended.values():
+        if self._chosen:
+            (self._compare if compare else alone)()
+        for run in self._runs.values():
             run.stop()
-        errors = {side: run.error for side, run in ended.items()}
+        errors = {side: run.error for side, run in self._runs.items()}
         refused = {
-            side: {numbers[key]: why for key, why in run.refused.items() if key in numbers}
-            for side, run in ended.items()
+            side: {self._numbers[key]: why for key, why in run.refused.items() if key in self._numbers}
+            for side, run in self._runs.items()
         }
         if served:
             self.process.emit("at", number=-1, error=errors.get(HEAD, ""), refused=refused.get(HEAD, {}))
         self.process.emit("ended", errors=errors, refused=refused)
-
-    def _taken(self) -> frozenset[int]:
-        return frozenset(next(self._requests)["take"])
 
     def _new(self, side: str, wanted: Callable[[CallKey], bool]) -> ScriptRun:
         from lockstep.scripts.script_run import ScriptRun
 
         file = Path(self.plan.sides[HEAD if side == FIND else side].file)
         return ScriptRun(file, self.plan.arguments, self.hook, wanted, _stream())
+
+    def _is_chosen(self, key: CallKey) -> bool:
+        return self._numbers.get(key) in self._chosen
 
     def _find(self, side: str) -> tuple[list[CallKey], str]:
         """Return the calls that a side's script makes, and why it ends early. Nothing is measured, no point is set up.
@@ -177,7 +183,7 @@ class _Session:
         """Take the time of the block from the budget; add the call's number to an error of a broken device."""
         from lockstep.timing.device import DeviceLost
 
-        started = time.monotonic()
+        started, self._number = time.monotonic(), number
         try:
             yield
         except DeviceLost as lost:
@@ -192,7 +198,7 @@ class _Session:
         pace = pace_on(self.device, quick=self.plan.quick)
         return CallMeasurer(self.device, pace, self.plan.version, partial(self.sides.active, HEAD))
 
-    def _measure(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _measure(self) -> None:
         from lockstep.scripts.measure_call import EPOCHS
 
         plan, measurer = self.plan, self._measurer()
@@ -202,9 +208,9 @@ class _Session:
             self.process.emit("record", number=number, record=asdict(record))
             return record.latency.value * 1e3 if record.latency else 1.0
 
-        return self._each(numbers, chosen, "time", measure)
+        self._each("time", measure)
 
-    def _serve(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _serve(self) -> None:
         """Let the parent decide at each call how often it is timed."""
         from lockstep.scripts.compare_outputs import compare_with_file
 
@@ -224,9 +230,9 @@ class _Session:
                     self.process.emit("record", record=asdict(record))
             return 1.0
 
-        return self._each(numbers, chosen, "check", serve)
+        self._each("check", serve)
 
-    def _write(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
+    def _write(self) -> None:
         from lockstep.scripts.adopted_suite import Adoption
 
         adoption = Adoption(self.plan.local, self.plan.packages, self.device.torch_device)
@@ -236,103 +242,88 @@ class _Session:
                 adoption.add(call)
             return 1.0
 
-        ended = self._each(numbers, chosen, "check", write)
-        text = adoption.text(Path(self.plan.sides[HEAD].file).name, [key.labels for key in numbers])
+        self._each("check", write)
+        text = adoption.text(Path(self.plan.sides[HEAD].file).name, [key.labels for key in self._numbers])
         self.process.emit("adopted", text=text, left_out=adoption.left_out)
-        return ended
 
-    def _each(
-        self,
-        numbers: Mapping[CallKey, int],
-        chosen: frozenset[int],
-        stage: str,
-        take: Callable[[int, TimedCall], float],
-    ) -> dict[str, ScriptRun]:
+    def _each(self, stage: str, take: Callable[[int, TimedCall], float]) -> None:
         """Run head's script, and let ``take`` deal with each chosen call while the time allows; it returns ms."""
-        run, milliseconds = self._new(HEAD, lambda key: numbers.get(key) in chosen), 1.0
+        self._runs[HEAD] = run = self._new(HEAD, self._is_chosen)
+        milliseconds = 1.0
         while self._left_s > 0 and (call := self._advance(run, HEAD, milliseconds)) is not None:
-            number, milliseconds = numbers.get(call.key, -1), 1.0
-            if number > max(chosen):
+            number, milliseconds = self._numbers.get(call.key, -1), 1.0
+            if number > max(self._chosen):
                 break  # no later call is asked for
-            if number in chosen:
+            if number in self._chosen:
                 self.process.stage(stage, str(number))
                 with self._spending(number):
                     milliseconds = take(number, call)
             del call
-        return {HEAD: run}
 
-    def _compare(self, numbers: Mapping[CallKey, int], chosen: frozenset[int]) -> dict[str, ScriptRun]:
-        from lockstep.gate.measuring.pairing import pace_on
-        from lockstep.gate.model import Verdict
-        from lockstep.scripts.compare_calls import CallComparer
-
-        plan = self.plan
-        number = 0
-
-        def stage(name: str, side: str) -> None:
-            self.process.stage(name, f"{number}@{side}" if side else str(number))
-
-        comparer = CallComparer(
-            self.device,
-            pace_on(self.device, quick=plan.quick),
-            plan,
-            max(1, len(chosen)),
-            {side: partial(self.sides.active, side) for side in (BASE, HEAD)},
-            stage,
-        )
-        runs = {
+    def _compare(self) -> None:
+        """Run both scripts, which wait for each other, and compare each chosen call while the time allows."""
+        self._runs = {
             # A point that only base has is set up, to be told.
-            BASE: self._new(BASE, lambda key: key not in numbers or numbers[key] in chosen),
-            HEAD: self._new(HEAD, lambda key: numbers.get(key) in chosen),
+            BASE: self._new(BASE, lambda key: key not in self._numbers or self._is_chosen(key)),
+            HEAD: self._new(HEAD, self._is_chosen),
         }
-        answers = {BASE: 1.0, HEAD: 1.0}
-        calls = {side: self._advance(run, side) for side, run in runs.items()}
-        left, position = len(chosen), -1
+        comparer, left = self._comparer(), len(self._chosen)
+        calls = {side: self._advance(run, side) for side, run in self._runs.items()}
+        position = -1
         while any(calls.values()) and self._left_s > 0:
             base, head = calls[BASE], calls[HEAD]
             # A call that only one version makes: that version's script goes on alone.
-            alone = _alone(base, head, numbers)
+            alone = self._alone(base, head)
             known = base if alone == BASE else head
             assert known is not None
-            if position >= max(chosen) and not alone:
+            if position >= max(self._chosen) and not alone:
                 break  # no later call is asked for
-            number = numbers.get(known.key, position + (alone != BASE))
+            number = self._numbers.get(known.key, position + (alone != BASE))
             position = position if alone == BASE else number
-            key = plan.key(known.key.labels)
-            answers = {BASE: 1.0, HEAD: 1.0}
-            if alone and known.key in runs[BASE if alone == HEAD else HEAD].refused:
-                pass  # its set-up failed in the other version, which is told at the end
-            elif alone:
-                new = alone == HEAD
-                reason = f"{BASE if new else HEAD}'s script makes no such call"
-                verdict = Verdict(key, "new" if new else "removed", reason)
-                self.process.emit("verdict", number=number, verdict=asdict(verdict))
-            elif number in chosen:
+            key, answers = self.plan.key(known.key.labels), {BASE: 1.0, HEAD: 1.0}
+            if alone:
+                other = BASE if alone == HEAD else HEAD
+                if known.key not in self._runs[other].refused:  # a failed set-up is told at the end
+                    lacks = f"{other}'s script makes no such call"
+                    self._tell(number, Verdict(key, "new" if alone == HEAD else "removed", lacks))
+            elif number in self._chosen:
                 assert base is not None
                 assert head is not None
                 # Most calls need seconds; a slow one may take half of what is left, and another then gets no verdict.
-                seconds = max(self._left_s / (2 if left > 1 else 1), plan.least_s)
+                seconds = max(self._left_s / (2 if left > 1 else 1), self.plan.least_s)
                 left -= 1
                 with self._spending(number):
                     verdict = comparer.compare(key, base, head, seconds)
                 answers = {BASE: (verdict.base_s or 1e-3) * 1e3, HEAD: (verdict.head_s or 1e-3) * 1e3}
-                self.process.emit("verdict", number=number, verdict=asdict(verdict))
+                self._tell(number, verdict)
             del base, head, known
             for side in [alone] if alone else [BASE, HEAD]:
                 calls[side] = None  # its buffers are free before the script goes on
-                calls[side] = self._advance(runs[side], side, answers[side])
+                calls[side] = self._advance(self._runs[side], side, answers[side])
         self.process.emit("controls", controls=comparer.controls_summary())
-        return runs
 
+    def _comparer(self) -> CallComparer:
+        from lockstep.gate.measuring.pairing import pace_on
+        from lockstep.scripts.compare_calls import CallComparer
 
-def _alone(base: TimedCall | None, head: TimedCall | None, numbers: Mapping[CallKey, int]) -> str:
-    """Return the side whose call the other side does not make next; "" if both make the same call."""
-    if base is None or head is None:
-        return HEAD if base is None else BASE
-    if base.key == head.key:
-        return ""
-    place = numbers.get(base.key)
-    return BASE if place is None or place < numbers.get(head.key, 0) else HEAD
+        def stage(name: str, side: str) -> None:
+            self.process.stage(name, f"{self._number}@{side}" if side else str(self._number))
+
+        pace = pace_on(self.device, quick=self.plan.quick)
+        namespaces: dict[str, Namespace] = {side: partial(self.sides.active, side) for side in (BASE, HEAD)}
+        return CallComparer(self.device, pace, self.plan, len(self._chosen), namespaces, stage)
+
+    def _tell(self, number: int, verdict: Verdict) -> None:
+        self.process.emit("verdict", number=number, verdict=asdict(verdict))
+
+    def _alone(self, base: TimedCall | None, head: TimedCall | None) -> str:
+        """Return the side whose call the other side does not make next; "" if both make the same call."""
+        if base is None or head is None:
+            return HEAD if base is None else BASE
+        if base.key == head.key:
+            return ""
+        place = self._numbers.get(base.key)
+        return BASE if place is None or place < self._numbers.get(head.key, 0) else HEAD
 
 
 if __name__ == "__main__":
