@@ -93,11 +93,12 @@ class PairedRun:
         """Fill ``outcome``, and yield the number of each call that is done (``lockstep.scripts.client.run_plan``)."""
         try:
             with tempfile.TemporaryDirectory(prefix="lockstep-outputs-") as folder:
-                for label in self._pass(0, None, outcome, Path(folder, "0")):
+                file = Path(folder, "outputs")
+                for label in self._pass(None, outcome, file):
                     if self._trials[label].over:
                         yield self._give(label, outcome)
                 again = [label for label, trial in self._trials.items() if len(trial.passes) == 2 and not trial.over]
-                for label in self._pass(1, again, outcome, Path(folder, "1")):
+                for label in self._pass(again, outcome, file):
                     yield self._give(label, outcome)
         except WorkerDied as died:
             outcome.trouble = f"{self.names[died.variant]}: {died.how}"
@@ -105,10 +106,10 @@ class PairedRun:
             if outcome.calls.index(label) not in outcome.verdicts:
                 yield self._give(label, outcome)
 
-    def _pass(self, number: int, labels: Sequence[Label] | None, outcome: Outcome, file: Path) -> Iterator[Label]:
+    def _pass(self, labels: Sequence[Label] | None, outcome: Outcome, file: Path) -> Iterator[Label]:
         """Compare calls in new processes, for ``None`` those that the plan chooses; yield each that was compared.
 
-        Where one process dies, two others go on with the next call.
+        Where one process dies, two others go on with the next call. Base writes its outputs to ``file``.
         """
         left_s, deaths = self.plan.budget_s / 2, 0
         while labels is None or (labels and left_s > 0 and deaths < MOST_DEATHS):
@@ -118,7 +119,7 @@ class PairedRun:
                 for label in pair.walk(labels):
                     labels = labels[labels.index(label) + 1 :]
                     seconds, started = max(left_s / (2 if labels else 1), LEAST_S), time.monotonic()
-                    deaths += not self._compare(pair, label, number, seconds, file)
+                    deaths += not self._compare(pair, label, seconds, file)
                     left_s -= time.monotonic() - started
                     yield label
                     if left_s <= 0 or deaths > before:
@@ -172,19 +173,14 @@ class PairedRun:
         self._test = Test(least, 1 - self.plan.confidence, max(1, len(chosen)), max(MOST_SAME, least))
         return [calls[HEAD][number] for number in chosen]
 
-    def _compare(self, pair: _Pair, label: Label, number: int, seconds: float, file: Path) -> bool:
-        """Add measurements to a call's trial until it is decided or the time is up; return whether both processes live.
-
-        Args:
-            number: 0 in the first pass, 1 in the second.
-            file: where base writes its outputs.
-        """
+    def _compare(self, pair: _Pair, label: Label, seconds: float, file: Path) -> bool:
+        """Add measurements to a call's trial until its pass or the time ends; return whether both processes live."""
         trial = self._trials.setdefault(label, Trial(self._test, "pairs"))
-        deadline = time.monotonic() + seconds
+        deadline, passes = time.monotonic() + seconds, len(trial.passes)
         self._places[label] = tuple(pair.at[HEAD]["place"])
         try:
             trial.refusal = self._checked(pair, label, file)
-            while not trial.over and len(trial.passes) == number + 1:
+            while not trial.over and len(trial.passes) == passes:
                 if trial.count and time.monotonic() > deadline:
                     break
                 order = (BASE, HEAD) if trial.count % 2 else (HEAD, BASE)
