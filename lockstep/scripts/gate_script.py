@@ -17,7 +17,7 @@ from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.judge_call import refused
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
-from lockstep.scripts.release_pair import APART, LEAST, PairedRun
+from lockstep.scripts.paired_run import APART, LEAST, PairedRun
 from lockstep.suite.family_files import same_packages
 
 #: Name of the rows about the script itself.

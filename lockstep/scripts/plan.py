@@ -55,7 +55,7 @@ class Plan:
         done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
         tuned: file of the choices of tuners; "" to hold choices for this run only.
-        served: whether the worker waits at each call for requests (``lockstep.scripts.release_pair``).
+        served: whether the worker waits at each call for requests (``lockstep.scripts.paired_run``).
         adopt: whether the smallest calls of each variant are written as source, in place of being measured.
     """
 

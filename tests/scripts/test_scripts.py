@@ -669,6 +669,24 @@ def test_two_versions_that_one_process_cannot_hold_get_a_process_each(project):
     assert any("each version ran in a process of its own" in note for note in report.notes)
 
 
+def test_an_installed_library_that_uses_the_package_is_each_version_s_own(project, tmp_path_factory, monkeypatch):
+    site = tmp_path_factory.mktemp("site")
+    (site / "model.py").write_text("from tiny_kernels import norm\n\ndef layer(x):\n    return norm(x)\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    script = """
+        import model
+        import tiny_kernels
+        import torch
+        from triton.testing import do_bench
+
+        do_bench(lambda: model.layer(torch.ones(4, 4)))
+    """
+    folder = project({"tiny_kernels/__init__": KERNELS, "bench": script})
+    (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(KERNELS).replace("1e-6", "1.0"))
+    [case] = gated(folder, "bench.py").cases
+    assert (case.outcome, case.reason.partition(":")[0]) == ("failed", "wrong"), "head's norm is wrong"
+
+
 def test_two_versions_that_replace_one_operator_of_torch_get_a_process_each(project):
     """torch refuses the second replacement, also while the first one's package is only looked at."""
     registered = """

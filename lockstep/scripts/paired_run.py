@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.gate.case_verdict import Measured, Trial
-from lockstep.gate.model import Verdict
+from lockstep.gate.model import Verdict, is_release
 from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled
@@ -43,14 +43,14 @@ Label = tuple[str, str]
 
 @dataclass
 class _Pair:
-    """The processes of both releases. Each stands at a call of its script, or at the script's end."""
+    """The processes of both versions. Each stands at a call of its script, or at the script's end."""
 
     workers: Mapping[str, Watched]
     found: Mapping[str, Mapping[str, Any]]
     at: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def ask(self, side: str, answer: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of a release's process to a request; ``WorkerDied`` names the side."""
+        """Return the answer of a version's process to a request; ``WorkerDied`` names the side."""
         try:
             self.workers[side].ask(request)
             return self.workers[side].wait(answer)
@@ -58,11 +58,11 @@ class _Pair:
             raise WorkerDied(side, died.how) from died
 
     def calls(self, side: str) -> list[Label]:
-        """Return the calls that a release's script makes."""
+        """Return the calls that a version's script makes."""
         return [(case, variant) for case, variant in self.found[side]["calls"]]
 
     def walk(self, labels: Sequence[Label]) -> Iterator[Label]:
-        """Yield each of these calls when both processes stand at it, without those that a release cannot set up."""
+        """Yield each of these calls when both processes stand at it, without those that a version cannot set up."""
         numbers = {side: [self.calls(side).index(label) for label in labels] for side in self.workers}
         self.at = {side: self.ask(side, "at", take=taken) for side, taken in numbers.items()}
         for position, label in enumerate(labels):
@@ -74,11 +74,11 @@ class _Pair:
 
 @dataclass
 class PairedRun:
-    """A comparison of two releases by a script.
+    """A comparison of two versions by a script.
 
     Attributes:
-        plan: the settings; its sides are the releases. ``min_effect`` should be at least ``LEAST``.
-        names: the name of each release, by side; its packages are in the side's root.
+        plan: the settings; its sides are the versions. ``min_effect`` should be at least ``LEAST``.
+        names: the name of each version, by side; its packages are in the side's root.
     """
 
     plan: Plan
@@ -134,13 +134,15 @@ class PairedRun:
 
     @contextmanager
     def _pair(self, outcome: Outcome) -> Iterator[_Pair]:
-        """Start the processes of both releases, and end them after the block."""
+        """Start the processes of both versions, and end them after the block."""
         with ExitStack() as stack:
             workers = {}
             for side, own in self.plan.sides.items():
-                plan = replace(self.plan, sides={HEAD: own}, packages=(), served=True)
-                words, folder = [spelled(plan)], Path(own.root)
-                workers[side] = Watched("lockstep.scripts.worker", words, SILENCE_S, folders=[folder])
+                plan, folders = replace(self.plan, sides={HEAD: own}, served=True), []
+                if is_release(self.names[side]):  # maybe of torch or Triton, which Lockstep imports itself
+                    plan, folders = replace(plan, packages=()), [Path(own.root)]
+                words = [spelled(plan)]
+                workers[side] = Watched("lockstep.scripts.worker", words, SILENCE_S, folders=folders, warm=True)
                 workers[side].say = self.say
                 stack.callback(workers[side].close, 1.0)
             found = {}
@@ -154,7 +156,7 @@ class PairedRun:
             yield _Pair(workers, found)
 
     def _chosen(self, pair: _Pair, outcome: Outcome) -> list[Label]:
-        """Return the calls to compare; tell of those that one release alone makes."""
+        """Return the calls to compare; tell of those that one version alone makes."""
         calls = {side: pair.calls(side) for side in pair.workers}
         outcome.calls = calls[HEAD]
         outcome.errors = {side: found["errors"][HEAD] for side, found in pair.found.items() if found["errors"][HEAD]}
@@ -197,7 +199,7 @@ class PairedRun:
         return True
 
     def _checked(self, pair: _Pair, label: Label, file: Path) -> Verdict | None:
-        """Return the verdict on a call that a release cannot run or whose result is wrong; ``None`` on others."""
+        """Return the verdict on a call that a version cannot run or whose result is wrong; ``None`` on others."""
         file.unlink(missing_ok=True)
         outputs = {side: pair.ask(side, "output", output=str(file)) for side in (BASE, HEAD)}
         if errors := {side: output["error"] for side, output in outputs.items() if output["error"]}:
