@@ -80,18 +80,22 @@ def run_plan(plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterat
     The caller may stop iterating; the worker then ends. It also ends if one process cannot hold base and head.
     """
     for _ in range(MOST_DEATHS):
-        done = (*outcome.verdicts, *outcome.records)
-        worker = Watched("lockstep.scripts.worker", [spelled(replace(plan, done=done))], SILENCE_S, warm=True)
+        worker = Watched("lockstep.scripts.worker", [spelled(plan)], SILENCE_S, warm=True)
         worker.say = say
         try:
             ready = worker.started()
             outcome.machine = {**ready["host"], "clock_state": ready["clock_state"]}
+            found = worker.wait("found")
+            outcome.calls = [(case, variant) for case, variant in found["calls"]]
+            outcome.errors = {side: error for side, error in found["errors"].items() if error}
+            if found["sharers"] and not plan.only_find:
+                outcome.conflict = f"both versions would share {found['sharers'][0]}, which uses the code under test"
+                return
+            worker.ask({"take": sorted(plan.chosen(outcome.calls, {*outcome.verdicts, *outcome.records}))})
             for event in worker.until("ended"):
                 number = _take(event, outcome)
                 if number is not None:
                     yield number
-                if outcome.conflict:
-                    break
             return
         except WorkerDied as died:
             name, _, side = died.variant.partition("@")
@@ -114,11 +118,6 @@ def run_plan(plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterat
 
 def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
     match event["event"]:
-        case "found":
-            outcome.calls = [tuple(call) for call in event["calls"]]
-            outcome.errors = {side: error for side, error in event["errors"].items() if error}
-            if event["sharers"]:
-                outcome.conflict = f"both versions would share {event['sharers'][0]}, which uses the code under test"
         case "verdict":
             verdict = typed(Verdict, event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":

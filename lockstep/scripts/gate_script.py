@@ -15,9 +15,9 @@ from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.judge_call import refused
+from lockstep.scripts.paired_run import APART, LEAST, LEAST_S, PairedRun
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
-from lockstep.scripts.paired_run import APART, LEAST, PairedRun
 from lockstep.suite.family_files import same_packages
 
 #: Name of the rows about the script itself.
@@ -60,7 +60,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(asked)}")
         plan = replace(asked.plan, sides={BASE: project.side(base.tree.root), HEAD: project.side(head.tree.root)})
         if asked.apart:
-            plan = replace(plan, min_effect=max(plan.min_effect, LEAST))
+            plan = replace(plan, min_effect=max(plan.min_effect, LEAST), least_s=2 * LEAST_S)
         elif not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
             plan = replace(plan, only_find=True)
         try:

@@ -169,8 +169,7 @@ class PairedRun:
                     outcome.verdicts[calls[HEAD].index(label)] = Verdict(self.plan.key(label), "new", lacks)
                 elif label not in calls[other] and not outcome.errors.get(HEAD):
                     outcome.extra.append(Verdict(self.plan.key(label), "removed", lacks))
-        done = tuple(number for number, label in enumerate(calls[HEAD]) if label not in calls[BASE])
-        chosen = sorted(replace(self.plan, done=done, least_s=2 * LEAST_S).chosen(calls[HEAD]))
+        chosen = sorted(self.plan.chosen(calls[HEAD], outcome.verdicts))
         least = self.plan.min_effect
         self._test = Test(least, 1 - self.plan.confidence, max(1, len(chosen)), max(MOST_SAME, least))
         return [calls[HEAD][number] for number in chosen]

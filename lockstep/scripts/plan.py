@@ -6,8 +6,8 @@ import ast
 import fnmatch
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,6 @@ class Plan:
         least_s: least seconds for a call.
         only_find: whether the script's calls are only listed.
         cases, variants: globs of the calls to take; empty for all.
-        done: numbers of calls that an earlier worker has dealt with.
         version: benchmark version of records.
         tuned: file of the choices of tuners; "" to hold choices for this run only.
         served: whether the worker waits at each call for requests (``lockstep.scripts.paired_run``).
@@ -74,7 +73,6 @@ class Plan:
     only_find: bool = False
     cases: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
-    done: tuple[int, ...] = field(default=())
     version: str = ""
     tuned: str = ""
     adopt: bool = False
@@ -93,11 +91,14 @@ class Plan:
             if _has_axes(case, self.cases) and _matches(variant, self.variants)
         ]
 
-    def chosen(self, labels: Sequence[tuple[str, str]]) -> frozenset[int]:
-        """Return the numbers of the calls to measure: as many as the budget allows, evenly spread over the script."""
+    def chosen(self, labels: Sequence[tuple[str, str]], done: Collection[int]) -> frozenset[int]:
+        """Return the numbers of the calls to measure: as many as the budget allows, evenly spread over the script.
+
+        ``done``: numbers of calls that need no measurement any more.
+        """
         if self.only_find:
             return frozenset()
-        left = [number for number in self.selected(labels) if number not in self.done]
+        left = [number for number in self.selected(labels) if number not in done]
         if self.adopt:
             return frozenset(left) & _smallest(labels)
         most = max(1, int(self.budget_s / self.least_s))

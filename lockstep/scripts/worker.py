@@ -5,8 +5,9 @@ Its command line is a ``lockstep.scripts.plan.Plan``. Events: ``stage``, ``told`
 or ``record`` (one for each call), ``controls``, ``ended`` (why a script ended early, and which points could not be set
 up).
 
-Only with ``Plan.served`` it takes requests: ``{"take": [numbers of calls]}``; at each of these calls, which the event
-``at`` tells, ``{"output": file}`` and ``{"time"}`` any number of times; and ``{"next"}``. The script's end is at -1.
+After ``found`` it waits for the request ``{"take": [numbers of calls]}``. With ``Plan.served`` further requests follow
+at each of these calls, which the event ``at`` tells: ``{"output": file}`` and ``{"time"}`` any number of times, and
+``{"next"}``. The script's end is at -1.
 """
 
 from __future__ import annotations
@@ -119,15 +120,15 @@ class _Session:
         self._number = -1
 
     def run(self) -> None:
-        """Find the calls, then measure or compare those that the plan selects and the time allows."""
+        """Find the calls, then measure or compare those that the parent takes, while the time allows."""
         self.process.stage("find", "")
         found, error = self._find(FIND)
-        compare, served, labels = BASE in self.plan.sides, self.plan.served, [key.labels for key in found]
+        compare, served = BASE in self.plan.sides, self.plan.served
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
-        self.process.emit("found", calls=labels, errors=errors, sharers=self._sharers)
+        self.process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
         self._numbers = {key: number for number, key in enumerate(found)}
-        self._chosen = frozenset(next(self._requests)["take"]) if served else self.plan.chosen(labels)
+        self._chosen = frozenset(next(self._requests, {"take": ()})["take"])
         alone = self._serve if served else self._write if self.plan.adopt else self._measure
         if self._chosen:
             (self._compare if compare else alone)()
@@ -167,7 +168,7 @@ class _Session:
         run = self._new(side, counted)
         while (call := self._advance(run, side)) is not None:
             keys.append(call.key)
-        if BASE in self.plan.sides and not self.plan.only_find:  # looks at all modules
+        if BASE in self.plan.sides:  # looks at all modules
             self._sharers = self.sides.sharers()
         self.sides.forget(side)
         self.take_back(side)
