@@ -30,8 +30,8 @@ _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 def _untouched():
     """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
 
-    Two things are taken back: the folders that imported suites leave on the path, and the handler that asv's console adds
-    to the root logger with each verb. With the handlers of earlier tests a line would be printed several times.
+    Two things are taken back: the folders that imported suites leave on the path, and the handler that asv's console
+    adds to the root logger with each verb. With the handlers of earlier tests a line would be printed several times.
     """
     before, path, handlers = _process(), list(sys.path), list(logging.getLogger().handlers)
     yield

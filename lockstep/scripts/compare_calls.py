@@ -68,7 +68,7 @@ class CallComparer(Instruments):
             verdict = self._compared(key, base, head, seconds)
         except torch.cuda.OutOfMemoryError:
             self.device.release()
-            verdict = Verdict(key, "unsure", "the device has too little memory for the calls of both sides")
+            verdict = Verdict(key, "unsure", "the device has too little memory for the calls of both versions")
         return replace(verdict, file=file, line=line, wall_s=time.monotonic() - started)
 
     def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:

@@ -131,8 +131,8 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
             reasons = {side: points[number] for side, points in outcome.refused.items() if number in points}
             verdicts.append(refused(key, reasons) if reasons else Verdict(key, "unsure", UNREACHED))
     if _ends_early_in_head(outcome):
-        reason = f"head's script ends early: {outcome.errors[HEAD]}"
-        verdicts.append(Verdict(plan.key(("-", _SCRIPT)), "failed", reason))
+        reasons = {HEAD: f"head's script ends early: {outcome.errors[HEAD]}"}
+        verdicts.append(refused(plan.key(("-", _SCRIPT)), reasons))
     return verdicts
 
 

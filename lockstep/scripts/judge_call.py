@@ -10,6 +10,8 @@ from lockstep.scripts.plan import BASE, HEAD
 
 def refused(key: SeriesKey, errors: Mapping[str, str]) -> Verdict:
     """Return the verdict on a call that a version cannot run; ``errors`` say why, by side."""
+    if any("OutOfMemoryError" in error for error in errors.values()):  # alone a version may have memory enough
+        return Verdict(key, "unsure", "the device has too little memory for the calls of both versions")
     if HEAD in errors:
         return Verdict(key, "failed", errors[HEAD], in_base=BASE in errors)
     return Verdict(key, "new", f"nothing to compare with, base failed: {errors[BASE]}")

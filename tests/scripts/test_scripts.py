@@ -13,10 +13,12 @@ from busy import skip_if_unsure
 from project import TUNED_PACKAGE
 from verb import run_verb
 
+from lockstep.gate.model import SeriesKey
 from lockstep.gate.report.rows import again
 from lockstep.record.file import read_records
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.gate_script import Asked, gate_script
+from lockstep.scripts.judge_call import refused
 from lockstep.scripts.plan import HEAD, Plan, Side
 from lockstep.scripts.project import NoScript, Project
 
@@ -685,6 +687,12 @@ def test_an_installed_library_that_uses_the_package_is_each_version_s_own(projec
     (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(KERNELS).replace("1e-6", "1.0"))
     [case] = gated(folder, "bench.py").cases
     assert (case.outcome, case.reason.partition(":")[0]) == ("failed", "wrong"), "head's norm is wrong"
+
+
+@pytest.mark.parametrize("error", ["bench.py:7: OutOfMemoryError: CUDA out of memory", "bench.py:7: RuntimeError: no"])
+def test_memory_that_both_versions_need_accuses_neither(error):
+    verdict = refused(SeriesKey("s", "norm", "M=8", "warm"), {HEAD: error})
+    assert verdict.outcome == ("unsure" if "Memory" in error else "failed")
 
 
 def test_two_versions_that_replace_one_operator_of_torch_get_a_process_each(project):
