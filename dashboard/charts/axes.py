@@ -51,8 +51,13 @@ def commit_axis(commits: Sequence[Commit], zoom: tuple[float, ...] = (), begin: 
     }
 
 
-def sourced(figure: dict[str, Any], machine: str, commits: Sequence[Commit]) -> dict[str, Any]:
-    """Note in a chart which machine and commits it shows. A saved picture says so (``assets/charts.js``)."""
+def sourced(figure: dict[str, Any], machine: str, commits: Sequence[Commit], axis: str = "") -> dict[str, Any]:
+    """Note in a chart which machine and commits it shows. A saved picture says so (``assets/charts.js``).
+
+    ``axis``: "date" moves the commits to their dates.
+    """
+    if axis == "date":
+        _by_date(figure, commits)
     if commits:
         ends = "..".join(dict.fromkeys((commits[0].short, commits[-1].short)))
         date = datetime.fromtimestamp(commits[-1].date / 1000, UTC)
@@ -160,7 +165,7 @@ def visible_range(zoom: str, axis: str, commits: Sequence[Commit]) -> tuple[floa
     return tuple(_moved(ends, places, np.arange(len(places), dtype=np.float64)).tolist())
 
 
-def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]:
+def _by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> None:
     """Move a chart's points and marks to the dates of the commits, and label its axis with dates."""
     places = _places(commits)
     order = np.arange(len(places), dtype=np.float64)
@@ -178,7 +183,6 @@ def by_date(figure: dict[str, Any], commits: Sequence[Commit]) -> dict[str, Any]
     ]
     labels = {day: place for place, day in zip(at.tolist(), days, strict=True)}
     axis["tickvals"], axis["ticktext"] = list(labels.values()), list(labels)
-    return figure
 
 
 def _positions(trace: dict[str, Any]) -> Floats:

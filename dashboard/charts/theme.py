@@ -68,6 +68,10 @@ GRAPH_CONFIG: dict[str, Any] = {
 }
 
 
+#: Options of the layout of a chart whose lines are named above it.
+LEGEND: dict[str, Any] = {"showlegend": True, "legend": {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}}
+
+
 @dataclass(frozen=True)
 class Style:
     """How charts draw one variant: its colour in the light and the dark scheme, its marker, and its line.

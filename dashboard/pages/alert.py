@@ -19,7 +19,7 @@ from dashboard.charts.series_figure import before_and_after, figure_height, seri
 from dashboard.charts.theme import NEUTRAL, Scheme
 from dashboard.pages.alert_actions import ACTIONS, WITH_REASON, do, form
 from dashboard.pages.alert_story import next_steps, register_source, since, time_beside, why
-from dashboard.pages.parts import change_cell, chart_card, count, day, graph, mono, notice, table, waiting
+from dashboard.pages.parts import back_link, change_cell, chart_card, count, day, graph, mono, notice, table, waiting
 from dashboard.pages.series_data import view
 from lockstep.alerts.alert_ranking import confidence
 from lockstep.alerts.analysis.latest_findings import Findings, MachineFindings
@@ -47,20 +47,15 @@ _HEAD = ("Series", "Change", "95 % interval", "Still", "Last 3", "Sure", "Cause"
 
 def layout(service: AlertService | None, security: RequestSecurity, number: str) -> tuple[Any, str]:
     """Return the page of an alert, and its title. ``number`` is the alert's number as text, from the address."""
-    back_line = html.P(dcc.Link("Alerts", href=link("/alerts"), className="link"))
+    back = back_link("Alerts", "/alerts")
     if service is None or not number.isdecimal() or len(number) > 9:
-        return notice("There is no such alert", back_line), ""
+        return notice("There is no such alert", html.P(back)), ""
     try:
         tracked = service.alerts.alert(int(number))
     except NoSuchAlert:
-        return notice(f"There is no alert {number}", back_line), ""
-    crumbs = [
-        dcc.Link("Alerts", href=link("/alerts"), className="link"),
-        html.Span("/"),
-        html.Span(f"No. {tracked.id}"),
-    ]
+        return notice(f"There is no alert {number}", html.P(back)), ""
     parts = [
-        html.Div(crumbs, className="crumbs"),
+        html.Div([back, html.Span("/"), html.Span(f"No. {tracked.id}")], className="crumbs"),
         dcc.Store(id="alert-number", data=tracked.id),
         html.Div(waiting(), id="alert-body"),
         html.H2("Act", hidden=not security.who),

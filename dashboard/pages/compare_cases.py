@@ -16,7 +16,7 @@ from dash import dcc, html
 from dashboard.address import FamilyAddress
 from dashboard.charts.axes import log_axis
 from dashboard.charts.lines_and_bands import Figure
-from dashboard.charts.theme import LINES, NEUTRAL, Scheme, box, chart_layout
+from dashboard.charts.theme import LEGEND, LINES, NEUTRAL, Scheme, box, chart_layout
 from dashboard.pages.parts import change_cell, table
 from lockstep.alerts.text import change, span
 from lockstep.alerts.text import change as of_log
@@ -62,7 +62,7 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
                 "marker": {"color": colour, "size": 8, "symbol": _SYMBOLS.get(verdict, "x")},
             }
         )
-    figure = chart_layout(scheme)
+    figure = chart_layout(scheme) | LEGEND
     times = [time for trace in data for time in trace["x"]]
     if times:
         figure["xaxis"] |= log_axis(min(times) / 1.15, max(times) * 1.15, narrow=True)
@@ -71,8 +71,6 @@ def scatter(pairs: Sequence[Pair], scheme: Scheme) -> Figure:
     if max(shown, default=0.0) < 1:
         # The noise of two equal commits must not fill the chart.
         figure["yaxis"]["range"] = [-1.2, 1.2]
-    figure["showlegend"] = True
-    figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     line = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}
     figure["shapes"] = [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": line}]
     return {"data": data, "layout": figure}

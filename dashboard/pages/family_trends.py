@@ -12,7 +12,7 @@ import numpy as np
 from dash import html
 
 from dashboard.address import FamilyAddress
-from dashboard.charts.axes import by_date, sourced, visible_range
+from dashboard.charts.axes import sourced, visible_range
 from dashboard.charts.lines_and_bands import MARKED, Figure, finished, stroke, trend
 from dashboard.charts.marks import Mark, commit_line, marks, release_marks
 from dashboard.charts.theme import Scheme, Style, baselines, suite_styles, swatch
@@ -245,8 +245,8 @@ def trends(
     for at, (figure, heading, label) in enumerate(drawn):
         chart: Any = html.P("No number at any commit.", className="dim empty")
         if figure is not None:
-            figure = by_date(figure, commits) if address.axis == "date" else figure
-            chart = graph(sourced(figure, address.machine, commits), label, id={"type": "family-chart", "at": at})
+            figure = sourced(figure, address.machine, commits, address.axis)
+            chart = graph(figure, label, id={"type": "family-chart", "at": at})
         cards.append(chart_card(chart, *heading))
     return cards
 

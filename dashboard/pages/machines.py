@@ -11,7 +11,7 @@ from dash import Dash, Input, Output, dcc, html, no_update
 from dashboard.address import link
 from dashboard.charts.axes import commit_axis, sourced
 from dashboard.charts.lines_and_bands import Figure, stroke
-from dashboard.charts.theme import Scheme, chart_layout, styles
+from dashboard.charts.theme import LEGEND, Scheme, chart_layout, styles
 from dashboard.pages.machine_health import MachineHealth, Turn, health_of, turns_of
 from dashboard.pages.parts import (
     age,
@@ -131,14 +131,12 @@ def controls_chart(health: MachineHealth, scheme: Scheme) -> Figure | None:
         )
     if not data:
         return None
-    figure = chart_layout(scheme)
+    figure = chart_layout(scheme) | LEGEND
     figure["xaxis"] |= commit_axis(health.commits, begin=min(line["x"][0] for line in data))
     figure["yaxis"] |= {"ticksuffix": " %", "nticks": 5}
     values = [value for line in data for value in line["y"] if value is not None]
     if min(values) > 98 and max(values) < 102:
         figure["yaxis"]["range"] = [97.5, 102.5]
-    figure["showlegend"] = True
-    figure["legend"] = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     return sourced({"data": data, "layout": figure}, health.machine, health.commits)
 
 

@@ -119,9 +119,9 @@ def nothing_measured(results: Results) -> Any:
     return notice("Nothing measured yet", run, folder)
 
 
-def back_link() -> Any:
-    """Return the link to the overview."""
-    return dcc.Link("Overview", href=link("/"), className="link")
+def back_link(name: str = "Overview", path: str = "/") -> Any:
+    """Return the link to a page above this one."""
+    return dcc.Link(name, href=link(path), className="link")
 
 
 def crumbs(title: Any, *above: Any, kind: str = "mono") -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.address import FamilyAddress, SeriesAddress, link
-from dashboard.charts.axes import by_date, sourced, visible_range
+from dashboard.charts.axes import sourced, visible_range
 from dashboard.charts.marks import change_colours
 from dashboard.charts.series_figure import SeriesView, figure_height, series_figure
 from dashboard.charts.theme import Scheme
@@ -56,17 +56,18 @@ MOST_ALERTS = 50
 def layout(results: Results, address: SeriesAddress) -> Any:
     """Return the page of a series, or a notice with the machines that measured it if the address's machine did not."""
     key = address.key
-    machines = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
+    measured = sorted(name for name in results.machines if key._replace(machine=name) in results.keys(name).place)
+    machines = {name: replace(address, machine=name).link() for name in measured}
     if key.machine not in machines:
         named = " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)
-        return not_on(f"{address.machine} has no series {named}", {name: _on(address, name) for name in machines})
+        return not_on(f"{address.machine} has no series {named}", machines)
     offered = {quantity.name: quantity.label for quantity in offered_quantities(results, key)}
     family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
     other_links = [
         part
-        for machine in machines
+        for machine, href in machines.items()
         if machine != address.machine
-        for part in (", ", dcc.Link(machine, href=_on(address, machine), className="link mono"))
+        for part in (", ", dcc.Link(machine, href=href, className="link mono"))
     ]
     name = " ".join(part for part in (address.variant, address.case, address.l2) if part)
     path = replace(address, quantity="", zoom="", axis="").link()
@@ -139,8 +140,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         address = SeriesAddress(**{**stored, "quantity": quantity})
         machine_findings = findings.of_machine(results, address.machine)
         shown = view(results, address, machine_findings)
-        figure = sourced(series_figure(shown, scheme, visible), address.machine, commits)
-        figure = by_date(figure, commits) if axis == "date" else figure
+        figure = sourced(series_figure(shown, scheme, visible), address.machine, commits, axis)
         return (
             figure,
             {"height": figure_height(figure)},
@@ -269,7 +269,3 @@ def _place(finding: FoundChange, named: Mapping[str, Commit], machine: str) -> l
         return [commit_link(named[finding.after], machine), f" {named[finding.after].subject}"]
     href = link("/compare", bm=machine, bc=finding.before, hm=machine, hc=finding.after)
     return ["in ", dcc.Link(finding.range_text, href=href, className="link mono")]
-
-
-def _on(address: SeriesAddress, machine: str) -> str:
-    return replace(address, machine=machine).link()

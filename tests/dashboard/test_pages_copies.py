@@ -12,7 +12,7 @@ from trees import open_store
 from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts import lines_and_bands as chart
 from dashboard.charts import series_figure as series_chart
-from dashboard.charts.axes import by_date, visible_range
+from dashboard.charts.axes import sourced, visible_range
 from dashboard.pages import family_trends, series_data
 from dashboard.pages.series_data import commit_table
 from lockstep.history.model import Commit
@@ -142,7 +142,7 @@ def test_a_zoom_by_date_shows_the_commits_of_these_dates():
         "data": [{"x": list(range(10)), "y": [1.0] * 10}, {"x": [8.5, None, 9], "y": [1, None, 1]}],
         "layout": {"xaxis": {"range": [-0.4, 9.4]}, "shapes": [{"x0": 8, "x1": 8}, {"xref": "paper", "x0": 1}]},
     }
-    moved = by_date(figure, commits)
+    moved = sourced(figure, "gpu", commits, "date")
     places = moved["data"][0]["x"]
     assert places[0] == 0
     assert places[9] == 9
