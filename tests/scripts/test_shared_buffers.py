@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lockstep.scripts.shared_buffers import same_inputs, share
+from lockstep.scripts.shared_buffers import digest_of_inputs, same_inputs, share
 
 
 class Square(torch.autograd.Function):
@@ -96,3 +96,13 @@ def test_sparse_inputs_that_torch_does_not_compare_accuse_nobody():
         return lambda: x
 
     assert same_inputs(closure(), closure())
+    assert digest_of_inputs(closure()) == digest_of_inputs(closure())
+
+
+def test_two_processes_see_that_their_inputs_have_another_order():
+    def closure(x):
+        return lambda: x + 1
+
+    rows = torch.arange(1000)
+    assert digest_of_inputs(closure(rows)) == digest_of_inputs(closure(rows.clone()))
+    assert digest_of_inputs(closure(rows)) != digest_of_inputs(closure(rows.flip(0)))
