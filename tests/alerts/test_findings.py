@@ -321,10 +321,19 @@ TWO_LEVELS = (
 )
 
 
+#: newton-physics/newton's simulation.bench_cable.FastExampleCablePile.time_simulate on that machine, in ms.
+DIP = (
+    *(137.4, 137.8, 137.6, 137.5, 137.8, 138.3, 137.6, 138.2, 138.0, 138.3, 136.8, 138.2, 137.9, 137.5),
+    *(127.1, 127.6, 127.0, 126.7, 137.8, 134.3, 134.6, 135.9, 137.5, 135.7),
+)
+
+
 @pytest.mark.parametrize(
     ("values", "flips"),
     [
         (TWO_LEVELS, True),
+        (DIP, True),
+        ((*DIP[:14], *DIP[14:18] * 2, *DIP[18:]), False),  # no dip: it was faster for eight points
         ((*(146.5, 144.4, 144.0, 144.1) * 3, *(158.4, 159.4, 159.2, 158.5) * 3), False),
         # django's form_validate, in µs: the commits of another branch are outliers, and the loss stays.
         (
@@ -339,8 +348,20 @@ TWO_LEVELS = (
     ],
 )
 def test_a_series_moves_between_levels_if_its_points_go_to_and_fro(tmp_path, values, flips):
+    assert {change.flips for change in losses(tmp_path, values)} == {flips}
+
+
+def losses(tmp_path, values):
+    """Return the losses in a series of these times in ms."""
     commits = commits_of(tmp_path / "repo", len(values), touch=lambda n: True)
     write_foreign(tmp_path / "results", "machine", commits, lambda n: values[n] / 1e3)
     store = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache")
     _, found = analyse_store(store, Thresholds(), tmp_path / "repo")
-    assert {change.flips for change in found.changes if change.sense == "worse"} == {flips}
+    return [change for change in found.changes if change.sense == "worse"]
+
+
+def test_a_dip_does_not_mend_the_loss_before_it(tmp_path):
+    low, high = (129.9, 129.1, 129.3, 130.6), (158.4, 159.4, 159.2, 158.5)
+    found = losses(tmp_path, (*low * 4, *high * 3, *low, *high * 2))
+    assert [change.flips for change in found] == [False, True] * 2, "write_foreign writes two series"
+    assert [change.left for change in found] == pytest.approx([change.size for change in found], abs=0.02)

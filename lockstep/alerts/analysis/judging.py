@@ -28,17 +28,21 @@ def judged(changes: Iterable[FoundChange], thresholds: Thresholds) -> Iterator[F
         threshold = _threshold_of(series_changes[0], thresholds)
         # A change of changed code must be larger than the changes that occur in unchanged code.
         largest = max((abs(change.size) for change in series_changes if change.cause.kind == "noise"), default=0.0)
-        levels = [0.0, *itertools.accumulate(change.size for change in series_changes if change.confirmed)]
+        confirmed = [change for change in series_changes if change.confirmed]
         for place, change in enumerate(series_changes):
             suppressed = _suppression(change, threshold, largest)
-            yield replace(change, suppressed=suppressed, left=_left(levels, place, change))
+            yield replace(change, suppressed=suppressed, left=_left(change, confirmed[place + 1 :]))
 
 
-def _left(levels: Sequence[float], place: int, change: FoundChange) -> float:
+def _left(change: FoundChange, later: Sequence[FoundChange]) -> float:
     """Return how much of a change is left; of a loss that was mended before a later one, what was left then."""
-    if change.sense != "worse":
-        return change.left
-    return min([change.left, *(level - levels[place] for level in levels[place + 2 :])])
+    # A dip of a series that did not move to and fro before mends nothing.
+    left, level = change.left, change.size
+    for one, following in itertools.zip_longest(later, later[1:]) if change.sense == "worse" else ():
+        level += one.size
+        if change.flips or following is None or not following.flips:
+            left = min(left, level)
+    return left
 
 
 def _threshold_of(change: FoundChange, thresholds: Thresholds) -> Threshold:

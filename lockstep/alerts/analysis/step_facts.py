@@ -256,7 +256,10 @@ def _recent(followed: Followed, change: Change, worse: float) -> float | None:
 
 
 def _moves_between(followed: Followed, change: Change) -> bool:
-    """Return whether a series passes often from one level of a change to the other, at each within a quarter of it."""
+    """Return whether a series passes often from one level of a change to the other, at each within a quarter of it.
+
+    One passage suffices where the change returns from a dip: from fewer than ``WINDOW`` points, with more before them.
+    """
     values = followed.values.values[max(change.index - _AROUND, 0) : change.index + _AROUND]
     y, at = np.log(values) if change.measure == "ratio" else values, min(change.index, _AROUND)
     levels = np.array([[np.median(y[max(at - WINDOW, 0) : at])], [np.median(y[at : at + WINDOW])]])
@@ -264,7 +267,9 @@ def _moves_between(followed: Followed, change: Change) -> bool:
     is_new = near[1, near.any(axis=0)]
     turns = np.flatnonzero(is_new[1:] != is_new[:-1]) + 1
     stays = np.diff([0, *turns, is_new.size])
-    return len(turns) >= _OFTEN and not (is_new[-1] and stays[-1] >= _LASTING * max(stays[-3::-2]))
+    last = int(np.searchsorted(turns, near[:, :at].any(axis=0).sum()))
+    dip = last > 0 and stays[last] < WINDOW <= stays[last - 1]
+    return bool(dip) or (len(turns) >= _OFTEN and not (is_new[-1] and stays[-1] >= _LASTING * max(stays[-3::-2])))
 
 
 def _copied(copies: Trend | None, first: int, last: int) -> int:
