@@ -95,19 +95,22 @@ def test_most_modules_of_a_machine_that_move_in_one_range_are_one_story_unless_t
 def test_a_machine_is_the_cause_of_what_moves_there_together_and_on_no_other_machine():
     """newton-physics/newton's benchmarks on one machine with Windows pass between two states; its twin does not."""
     here = told(*(step(9, 12, by=0.1, name=foreign(f"m{at}.Read"), touched=None) for at in range(3)))
-    [twin] = told(step(10, 12, by=0.1, name=foreign("m1.Read", "b200"), touched=None))
+    [twin] = told(step(10, 12, by=0.1, name=foreign("m0.Read", "b200"), touched=None))
     unknown = Cause("unknown cause", "")
 
-    def causes(changes, measured, family="m0.Read"):
-        measures = {("b200", family): measured, ("h200", "m0.Read"): COMMITS}
-        found = group([replace(one, cause=unknown) for one in changes], COMMITS, measures)
-        return [(one.cause.kind, doubted(one)) for one in found if one.family == "m0.Read"]
+    def causes(changes, measured, families=("m0.Read", "m2.Read")):
+        levels = {("b200", family): (measured[2], measured[-3]) for family in families}
+        found = group([replace(one, cause=unknown) for one in changes], COMMITS, levels)
+        return [(one.cause.kind, doubted(one)) for one in found if (one.family, one.machine) == ("m0.Read", "h200")]
 
     assert causes(here, COMMITS) == [("machine", True)]
+    recovered = [here[0], *(replace(one, left=0.0) for one in here[1:])]
+    assert causes(recovered, COMMITS) == [("machine", True)], "the others have recovered since"
+    assert causes(here, COMMITS, ("m1.Read", "m2.Read")) == [("machine", True)], "it measures most of what moved"
     certain = [("unknown cause", False)]
     assert causes([*here, twin], COMMITS) == certain, "the other machine shows it"
     assert causes(here, COMMITS[:14]) == causes(here, COMMITS[7:]) == certain, "it did not measure both levels"
-    assert causes(here, COMMITS, family="m9.Read") == certain, "it measures other benchmarks"
+    assert causes(here, COMMITS, ("m0.Read", "m9.Read")) == certain, "it measures other benchmarks"
     assert causes(here[:2], COMMITS) == certain, "two modules are few"
 
 

@@ -78,8 +78,8 @@ def analyse_results(
     subjects = {commit.hash: commit.subject for commit in every}
     reported = (change for change in changes if change.key not in unreported)
     hashes = {name: tuple(commit.hash for commit in of_machine) for name, of_machine in commits.items()}
-    measured = {(name, family): hashes[name] for name, analysis in analyses.items() for family, _ in analysis.series}
-    alerts = group(with_waivers(reported, thresholds, commits, subjects, now.date()), list(subjects), measured)
+    levels = {(name, family): ends for name, analysis in analyses.items() for family, ends in analysis.levels.items()}
+    alerts = group(with_waivers(reported, thresholds, commits, subjects, now.date()), list(subjects), levels)
     silent, dead = silent_machines(results, commits, now)
     stopped = _once([*silent, *(alert for analysis in analyses.values() for alert in analysis.freshness)], dead)
     return AnalysisResult(
@@ -131,7 +131,9 @@ def _analysed(
     for trend in machine.trends:
         measured[trend.benchmark.family].update(trend.commit.tolist())
     stopped = tuple(freshness(machine.name, machine.commits, reports, measured))
-    return MachineAnalysis(machine.name, changes, stopped, counts), detected
+    ends = {family: (sorted(of)[2], sorted(of)[-3]) for family, of in measured.items() if len(of) > 2}
+    levels = {family: (machine.commits[old].hash, machine.commits[new].hash) for family, (old, new) in ends.items()}
+    return MachineAnalysis(machine.name, changes, stopped, counts, levels), detected
 
 
 def _listed(found: Analysis) -> Sequence[Change]:

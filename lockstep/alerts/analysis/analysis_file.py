@@ -65,6 +65,7 @@ class MachineAnalysis:
         changes: the changes of all series; those of one series and benchmark version follow each other, oldest first.
         freshness: the freshness alerts, without that of a silent machine.
         series: number of series that have a number, by family and suite.
+        levels: the third oldest and the third newest commit at which each family was measured.
         id: the number of the analysis in the file; 0 if it is not stored.
     """
 
@@ -72,6 +73,7 @@ class MachineAnalysis:
     changes: tuple[FoundChange, ...]
     freshness: tuple[Alert, ...]
     series: Mapping[tuple[str, str], int]
+    levels: Mapping[str, tuple[str, str]]
     id: int = 0
 
 
@@ -125,11 +127,11 @@ class AnalysisFile:
             row = connection.execute(f"{query} ORDER BY id DESC", (machine, state, ranges)).fetchone()
             if row is None:
                 return None
-            values, rows, freshness, counts = _content().validate_json(zlib.decompress(row[1]))
+            values, rows, freshness, counts, levels = _content().validate_json(zlib.decompress(row[1]))
         shared = dict(zip(_SHARED, values, strict=True))
         changes = (FoundChange(**row | {name: of[row[name]] for name, of in shared.items()}) for row in rows)
         series = {(family, suite): number for family, suite, number in counts}
-        return MachineAnalysis(machine, tuple(changes), freshness, series, row[0])
+        return MachineAnalysis(machine, tuple(changes), freshness, series, levels, row[0])
 
     def known(self, machine: str) -> dict[tuple[int, int], Known]:
         """Return what the last analysis of a machine left, by the number of the series and its version."""
@@ -168,7 +170,7 @@ class AnalysisFile:
             for change in analysis.changes
         ]
         series = [(*name, number) for name, number in analysis.series.items()]
-        content = _packed([[list(of) for of in shared.values()], changes, analysis.freshness, series])
+        content = _packed([[list(of) for of in shared.values()], changes, analysis.freshness, series, analysis.levels])
         with self.writing() as connection:
             cursor = connection.execute(
                 "INSERT OR IGNORE INTO analysis (machine, state, ranges, at, content) VALUES (?, ?, ?, ?, ?)",
@@ -246,7 +248,8 @@ class AnalysisFile:
 def _content() -> TypeAdapter[Any]:
     """Return the converter of the content of an analysis, see ``AnalysisFile.add``."""
     shared = tuple[list[SeriesName], list[Cause], list[tuple[str, ...]]]
-    return TypeAdapter(tuple[shared, list[dict[str, Any]], tuple[Alert, ...], list[tuple[str, str, int]]])
+    counts = list[tuple[str, str, int]]
+    return TypeAdapter(tuple[shared, list[dict[str, Any]], tuple[Alert, ...], counts, dict[str, tuple[str, str]]])
 
 
 @cache

@@ -7,12 +7,13 @@ wants one message for all of them. The range of the alert consists of the commit
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.alert_ranking import loss_of_change
-from lockstep.alerts.analysis.same_step import with_stories
+from lockstep.alerts.analysis.same_step import Levels, with_stories
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause, Kind, Sense
 from lockstep.alerts.model import Alert, FoundChange, Topic, Waiver
@@ -20,18 +21,14 @@ from lockstep.record.quantity import APART
 from lockstep.record.series_name import SeriesName
 
 
-def group(
-    changes: Iterable[FoundChange],
-    order: Sequence[str] = (),
-    measured: Mapping[tuple[str, str], Sequence[str]] | None = None,
-) -> list[Alert]:
+def group(changes: Iterable[FoundChange], order: Sequence[str] = (), levels: Levels | None = None) -> list[Alert]:
     """Group changes into alerts, in the order of machine, family and range.
 
     Args:
         changes: the changes of any machines and families.
         order: all commits, oldest first. If several series narrow a range, the order decides which of their good
             commits is the newest before the range.
-        measured: the commits of a machine, oldest first, by machine and each family that it measures.
+        levels: see ``with_stories``.
     """
     position = {commit: index for index, commit in enumerate(order)}
     # A wrong result is not a slowdown, and a slow host is not a slow kernel. So these form groups of their own even if
@@ -45,27 +42,22 @@ def group(
         for (machine, family, _), members in sorted(families.items())
         for gathered in _gather(members)
     ]
-    return with_stories(alerts, position, measured or {})
+    return with_stories(alerts, position, levels or {})
 
 
 def _gather(changes: Sequence[FoundChange]) -> list[list[FoundChange]]:
     """Divide changes into groups in which all ranges share a commit.
 
-    A slowdown's alert leaves out each gain whose range ends after the slowdown's. Such a gain may come from a later
-    commit, and would make the slowdown look harmless.
+    A gain joins a slowdown's alert if its range ends among the commits that all of the alert's slowdowns share. A gain
+    that ends later may come from a later commit, and would make the slowdown look harmless.
     """
     groups = _by_range(change for change in changes if change.sense == "worse")
     alone: list[FoundChange] = []
     for gain in (change for change in changes if change.sense != "worse"):
-        joined = next((gathered for gathered in groups if _shares(gain, gathered)), alone)
+        shared = (max(one.first for one in of) <= gain.last <= min(one.last for one in of) for of in groups)
+        joined = next(itertools.compress(groups, shared), alone)
         joined.append(gain)
     return sorted([*groups, *_by_range(alone)], key=lambda gathered: gathered[0].last)
-
-
-def _shares(gain: FoundChange, gathered: Sequence[FoundChange]) -> bool:
-    """Return whether the range of a gain ends among the commits that all changes of a group share."""
-    begin = max(change.first for change in gathered)
-    return begin <= gain.last <= min(change.last for change in gathered)
 
 
 def _by_range(changes: Iterable[FoundChange]) -> list[list[FoundChange]]:

@@ -5,7 +5,7 @@ One commit slows several families, on each machine that measures it, and each ma
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,16 +18,14 @@ from lockstep.record.quantity import APART
 #: Least number of families that move at one commit if their machine is the probable reason.
 _SEVERAL = 3
 
-#: Least number of points on each side of a range for a machine to say that nothing moved.
-_LEVEL = 3
+#: The third oldest and the third newest commit at which a machine measured a family, by machine and family.
+Levels = Mapping[tuple[str, str], tuple[str, str]]
 
 #: Milliseconds between the dates of one step, if only dates order the commits.
 _NEAR_MS = 3 * 86_400_000
 
 
-def with_stories(
-    alerts: Sequence[Alert], position: Mapping[str, int], measured: Mapping[tuple[str, str], Sequence[str]]
-) -> list[Alert]:
+def with_stories(alerts: Sequence[Alert], position: Mapping[str, int], levels: Levels) -> list[Alert]:
     """Return the alerts with their ``story`` and ``also_on``, and with their machine as the cause where others say so.
 
     An alert shows the same step as a graver one if their ranges overlap, owner and kinds of cause and quantity agree,
@@ -36,14 +34,15 @@ def with_stories(
 
     Args:
         position: the position of each commit in the history.
-        measured: the commits of a machine, oldest first, by machine and each family that it measures.
+        levels: see ``Levels``.
     """
     alerts = list(alerts)
     first: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
     stories: dict[int, list[int]] = {}
     # A dense history has tens of thousands of alerts, of which few are open.
-    slower = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not (alert.old or alert.gone)]
-    together = _together([alerts[at] for at in slower], position, measured)
+    recent = [at for at, alert in enumerate(alerts) if alert.topic == "slower" and not alert.old]
+    slower = [at for at in recent if not alerts[at].gone]
+    together = _together([alerts[at] for at in recent], position, levels)
     for at in slower:
         if witness := together.get(alerts[at].fingerprint):
             machine = Cause("machine", f"most benchmarks of the machine moved, and {witness} shows nothing of it")
@@ -66,33 +65,36 @@ def with_stories(
     return alerts
 
 
-def _together(
-    alerts: Sequence[Alert], position: Mapping[str, int], measured: Mapping[tuple[str, str], Sequence[str]]
-) -> dict[str, str]:
+def _together(alerts: Sequence[Alert], position: Mapping[str, int], levels: Levels) -> dict[str, str]:
     """Return the fingerprints of alerts in whose range most modules of the machine move, without a cause in their code.
 
-    Most are at least three, and half of the machine's modules that have such alerts. If these modules move on no other
-    machine, a machine that measured the family on both sides of the range stands beside the fingerprint.
+    Most are at least three, and half of the machine's modules that have such alerts; those that recovered count too.
+    Beside the fingerprint stands a machine that measured half of these families on both sides, and shows nothing of
+    them; "" if there is none, or if the alert's family moves on another machine.
     """
-    blind = [alert for alert in alerts if alert.cause.kind in CODE and alert.cause.kind != "own commit"]
-    of_machine: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    for alert in blind:
-        of_machine[alert.machine].append((_module(alert), *_ends(alert, position)))
+    blind: dict[str, list[tuple[Alert, int, int]]] = defaultdict(list)
+    for alert in alerts:
+        if alert.cause.kind in CODE and alert.cause.kind != "own commit":
+            blind[alert.machine].append((alert, *_ends(alert, position)))
     found = {}
-    for alert in blind:
-        begin, end = _ends(alert, position)
-        moved = {module for module, first, last in of_machine[alert.machine] if first <= end and begin <= last}
-        if len(moved) >= max(_SEVERAL, len({module for module, *_ in of_machine[alert.machine]}) / 2):
-            elsewhere = (place for name, places in of_machine.items() if name != alert.machine for place in places)
-            seen = any(module in moved and first <= end and begin <= last for module, first, last in elsewhere)
-            quiet = (
-                name
-                for (name, family), commits in measured.items()
-                if family == alert.family and name != alert.machine and len(commits) >= _LEVEL
-                if position.get(commits[_LEVEL - 1], begin) < begin and end <= position.get(commits[-_LEVEL], -1)
-            )
-            found[alert.fingerprint] = "" if seen else next(quiet, "")
+    for machine, here in blind.items():
+        most = max(_SEVERAL, len({_module(one) for one, *_ in here}) / 2)
+        for alert, begin, end in here:
+            if len({_module(one) for one in _moving(here, begin, end)}) < most:
+                continue
+            families = {name: {one.family for one in _moving(there, begin, end)} for name, there in blind.items()}
+            moved, still = families.pop(machine), Counter[str]()
+            for (name, family), (oldest, newest) in levels.items():
+                if name != machine and family in moved - families.get(name, set()):
+                    still[name] += position[oldest] < begin and end <= position[newest]
+            quiet = [] if any(alert.family in of for of in families.values()) else still.most_common(1)
+            found[alert.fingerprint] = quiet[0][0] if quiet and 2 * quiet[0][1] >= len(moved) else ""
     return found
+
+
+def _moving(places: Sequence[tuple[Alert, int, int]], begin: int, end: int) -> list[Alert]:
+    """Return the alerts whose range, which stands beside them, overlaps a range."""
+    return [alert for alert, first, last in places if first <= end and begin <= last]
 
 
 def _keys(alert: Alert, together: bool) -> Iterator[tuple[str, ...]]:
