@@ -57,6 +57,8 @@ _BESIDE = 30
 #: The points beside a change are noisier than the series from this ratio of variances on. Their variance is then taken
 #: with caution: that of three points often comes out too small.
 _NOISIER, _FEW = 2.0, 4.0
+#: The rules of a plain step: points on each side, and size of the gap. The second holds among the first points alone.
+_PLAIN = (PLAIN_POINTS, PLAIN_GAP), (EARLY_PLAIN_POINTS, EARLY_PLAIN_GAP)
 #: Stands for the size of the numbers in a series of zeros.
 _SMALLEST_NUMBER = 1e-100
 
@@ -180,7 +182,8 @@ class _Block:
                 continue
             new = (done <= point) & (point < count)
             self.detector.squares[self.rows[new], self.first + point] = now.squares[new]
-            for points, times in _plain_rules(self.first + point):
+            early = self.first + point + 1 - EARLY_PLAIN_POINTS < BURN_IN
+            for points, times in _PLAIN if early else _PLAIN[:1]:
                 # With fewer points, equal roundings are common.
                 least = self.least if points == PLAIN_POINTS else self.least * times
                 plain = plain_steps(self.y[:, : point + 1], least, points, times)
@@ -314,14 +317,6 @@ class _Block:
         shifts = self.detector.shifts[row]
         shifts[shifts.index(old)] = new
         self.begin[place] = max(0, self._last(row) - self.first)
-
-
-def _plain_rules(point: int) -> list[tuple[int, float]]:
-    """Return the rules of a plain step at a point of the series: points on each side, and size of the gap."""
-    rules = [(PLAIN_POINTS, PLAIN_GAP)]
-    if point + 1 - EARLY_PLAIN_POINTS < BURN_IN:
-        rules.append((EARLY_PLAIN_POINTS, EARLY_PLAIN_GAP))
-    return rules
 
 
 def threshold(before: float, after: float) -> float:

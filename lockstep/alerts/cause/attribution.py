@@ -142,7 +142,8 @@ def _not_known(step: Step) -> Cause | None:
 
 
 def _own(step: Step) -> Cause | None:
-    if not _code_may_differ(step):
+    # A commit of the range must touch the packages under test, or it is not known which do.
+    if not step.change.between or (step.touched is not None and not step.touched):
         return None
     code = code_evidence(step.before.code, step.after.code)
     evidence = (*map(_commit, step.touched or step.change.between), *code)
@@ -204,11 +205,6 @@ _QUESTIONS: tuple[Callable[[Step], Cause | None], ...] = (
 def _commit(commit: str) -> Evidence:
     """Return the evidence that names a commit. Equal evidence is one object, because thousands of changes hold it."""
     return Evidence("commit", "", commit)
-
-
-def _code_may_differ(step: Step) -> bool:
-    """Return whether a commit of the range touches the packages under test, or may touch them."""
-    return bool(step.change.between) and (step.touched is None or bool(step.touched))
 
 
 def _moved_alike(step: Step) -> Iterator[Evidence]:
