@@ -77,12 +77,14 @@ class Code(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
         """Run the action, and return its exit status."""
-        from lockstep.machine_code.targets import Target
+        from lockstep.machine_code.targets import Target, TargetError
         from lockstep.suite.discovery import Workspace
 
         settings: Mapping[str, Any] = getattr(conf, "lockstep", {})
-        # before loading the suites, whose imports take seconds
-        targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
+        try:  # before loading the suites, whose imports take seconds
+            targets = [Target.parse(text) for text in args.target or settings.get("targets", TARGETS)]
+        except TargetError as error:
+            raise UsageError(str(error) if args.target else f'asv.conf.json: "lockstep.targets": {error}') from error
         expect_folder(getattr(args, "markdown", None))
         workspace = Workspace.of(conf)
         if not workspace.suites:

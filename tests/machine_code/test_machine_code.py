@@ -670,7 +670,7 @@ def test_a_target_of_the_configuration_is_refused_with_its_key(project):
     done = project.lockstep("code", "diff", "HEAD")
     project.git("checkout", "-q", "asv.conf.json")
     assert done.returncode == 4
-    assert done.stdout.startswith("asv.conf.json: \"lockstep.targets\": 'sm_91' is not a target")
+    assert done.stdout.startswith("· asv.conf.json: \"lockstep.targets\": 'sm_91' is not a target")
 
 
 @pytest.mark.parametrize(
