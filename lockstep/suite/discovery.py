@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import inspect
 import pkgutil
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +43,15 @@ class Workspace:
 
     @classmethod
     def of(cls, conf: Any) -> Workspace:
-        """Load the suites; see ``load_suites`` and ``packages_under_test`` for errors."""
+        """Load the suites; see ``load_suites``, ``packages_under_test`` and ``packages_folder`` for errors.
+
+        The suites may measure another repository, whose packages the working tree need not hold.
+        """
         folder = Path(conf.benchmark_dir).resolve()
-        suites = load_suites(folder)
-        return cls(conf, folder, suites, packages_under_test(conf, suites))
+        workspace = cls(conf, folder, suites := load_suites(folder), packages_under_test(conf, suites))
+        if Path(conf.repo) in (Path.cwd(), *Path.cwd().parents):
+            packages_folder(conf, suites)
+        return workspace
 
     @property
     def folder(self) -> Path:
@@ -130,22 +137,47 @@ def is_suite(value: object) -> TypeGuard[type[Suite]]:
 def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ...]:
     """Return the packages that come from a commit: ``{"lockstep": {"packages": […]}}`` of asv's configuration.
 
-    Raise ``SuiteError`` if a package that a suite measures is missing from the list, or a suite's module imports a
-    listed package at its top level, so that every commit would be measured with the current package.
+    Raise ``SuiteError`` if the list is empty, a package that a suite measures is missing from it, or a suite's module
+    imports a listed package at its top level, so that every commit would be measured with the current package.
     """
     packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
+    if not packages:
+        raise SuiteError('"packages" in asv.conf.json is empty, so no code comes from a commit: name what is measured')
     for suite in suites.values():
-        top = suite.module.partition(".")[0]
-        if top and top not in packages:
+        measured = _measured(suite, packages_root(conf))
+        if measured and measured.isdisjoint(packages):
+            top = min(measured)
             raise SuiteError(
-                f"suite {suite.name} measures {suite.module}, but {top} is not among the packages that "
+                f"suite {suite.name} measures {suite.module or top}, but {top} is not among the packages that "
                 f'come from a commit: asv.conf.json needs "lockstep": {{"packages": ["{top}"]}}, '
-                f"but has {', '.join(packages) or 'none'}"
+                f"but has {', '.join(packages)}"
             )
         for module in _imported_modules(suite):
             if top := _holds(module, packages):
                 raise SuiteError(f"{module.__file__} imports {top}, which comes from each commit: {IMPORT_INSIDE}")
     return packages
+
+
+def _measured(suite: Suite, root: Path) -> set[str]:
+    """Return the top-level packages of the project that a suite measures: that of ``module``, and those that its own
+    variants import in their functions.
+
+    Some of the latter may be helpers. ``root``: the folder that holds the packages.
+    """
+    if suite.module:
+        return {suite.module.partition(".")[0]}
+    functions = [each for adapter in suite.adapters.values() for each in (adapter.function, adapter.prepare) if each]
+    imported: set[str] = set()
+    for function in functions:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        except (OSError, TypeError, SyntaxError):  # made by a program
+            continue
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            imported |= {name.partition(".")[0] for name in names}
+    return {top for top in imported if top != suite.home.name and _is_package(root, top)}
 
 
 def _imported_modules(suite: Suite) -> Iterator[ModuleType]:
@@ -166,18 +198,27 @@ def _holds(module: ModuleType, packages: Sequence[str]) -> str:
     return ""
 
 
+def packages_root(conf: Any) -> Path:
+    """Return the folder of the working tree that should hold the packages; ``packages_folder`` checks that it does."""
+    return Path.cwd() / getattr(conf, "repo_subdir", "")
+
+
+def _is_package(folder: Path, top: str) -> bool:
+    return (folder / top).is_dir() or (folder / f"{top}.py").is_file()
+
+
 def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     """Return the folder of the working tree that holds the packages: asv.conf.json's folder, or its ``repo_subdir``.
 
     Raise ``SuiteError`` if a measured package is not in that folder; all commits would then look the same.
     """
     below = getattr(conf, "repo_subdir", "")
-    folder = Path.cwd() / below
+    folder = packages_root(conf)
     measured = {suite.module.partition(".")[0]: f"suite {suite.name} measures" for suite in suites.values()}
     if any(suite.adapters for suite in suites.values()):
         measured |= dict.fromkeys(packages_under_test(conf, suites), '"packages" in asv.conf.json names')
     for top, source in measured.items():
-        if top and not (folder / top).is_dir() and not (folder / f"{top}.py").is_file():
+        if top and not _is_package(folder, top):
             close = difflib.get_close_matches(top, [path.stem for path in folder.glob("*")], n=1)
             advice = (
                 f"; did you mean {close[0]}?"

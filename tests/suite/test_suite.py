@@ -212,6 +212,34 @@ def test_a_measured_package_must_come_from_the_commit(load):
             packages_under_test(conf, suites)
 
 
+def test_a_package_that_a_suites_own_variants_import_must_come_from_the_commit(load, tmp_path, monkeypatch):
+    (tmp_path / "helping.py").touch()
+    variants = """
+    @variant
+    def plain(self, x):
+        import helping
+        return x
+
+    @variant(prepare=lambda x: {})
+    def ours(self, x):
+        from toy import thing
+        return thing.fast(x)
+
+    def draw("""
+    own = changed('    module = "toy.thing"\n', "").replace("    def draw(", variants[1:], 1)
+    suites = {"thing": load(own.replace("import Cost, Suite, grid", "import Cost, Suite, grid, variant"))}
+    monkeypatch.chdir(tmp_path)
+    listed = {"packages": ["toy"]}
+    assert packages_under_test(SimpleNamespace(lockstep=listed), suites) == ("toy",)
+    for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
+        with pytest.raises(
+            SuiteError, match=rf"measures helping, .* not among the packages .* but has {there}"
+        ):
+            packages_under_test(conf, suites)
+    with pytest.raises(SuiteError, match="is empty, so no code comes from a commit"):
+        packages_under_test(SimpleNamespace(lockstep={"packages": []}), suites)
+
+
 def test_the_working_tree_must_hold_what_is_measured(load, tmp_path, monkeypatch):
     # Without it two commits were the same, whatever differed in src/.
     suites = {"thing": load()}
