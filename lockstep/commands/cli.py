@@ -66,11 +66,19 @@ def main(program: str = "lockstep") -> None:
     try:
         status = _status(program)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output has closed the pipe; flushing the remaining output must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of the output has closed the pipe
+        _drop_output()
         status = 128 + signal.SIGPIPE
+    except OSError as error:  # a full disk, for example; asv's console would print the error to standard output too
+        _drop_output()
+        print(f"standard output cannot be written: {error.strerror or error}", file=sys.stderr)
+        status = BROKEN
     sys.exit(status)
+
+
+def _drop_output() -> None:
+    """Drop what is left of the output: flushing it must not raise again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _status(program: str) -> int:

@@ -58,7 +58,12 @@ class Import(Verb, Command):  # type: ignore[misc]  # asv has no types
                     log.error(str(error))
                     unreadable = True
                     continue
-                log.info(f"{path}: {tool}, {sum(len(run.numbers) for run in runs)} numbers of {len(runs)} runs")
+                numbers = sum(len(run.numbers) for run in runs)
+                if not numbers:
+                    log.error(f"{path}: {tool}, but the file holds no number that can be imported")
+                    unreadable = True
+                    continue
+                log.info(f"{path}: {tool}, {numbers} numbers of {len(runs)} runs")
                 for run in _placed(runs, args.commit, args.machine, git, path):
                     # Runs of one machine and commit have the same file, so they need folders of their own. A folder
                     # for every run would make the merge look for each file in each of them.
@@ -84,7 +89,8 @@ def _placed(
             full, seconds = git.lines("log", "-1", "--format=%H %ct", "--end-of-options", wanted, "--")[0].split()
         except (GitError, IndexError) as error:
             if commit or not run.commit or not run.date:
-                raise UsageError(f"{path}: no commit {wanted} in {git.folder}: name it with --commit") from error
+                advice = "--repo names the repository" if commit else "name it with --commit"
+                raise UsageError(f"{path}: the repository {git.folder} has no commit {wanted}: {advice}") from error
             full, seconds = run.commit, str(run.date // 1000)
         name = machine or run.machine
         if not name:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -265,3 +266,19 @@ def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
     assert done.returncode == 128 + 13
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_output_that_cannot_be_written_is_no_verdict(tmp_path):
+    """Status 1 is the gate's verdict "slower", and Python's own status for an error that nobody handles."""
+    (tmp_path / "results").mkdir()
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from lockstep.commands.cli import main; main()", "ingest", "--json"],
+            cwd=tmp_path,
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (3, "standard output cannot be written: No space left on device\n")

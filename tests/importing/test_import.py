@@ -83,6 +83,18 @@ def test_the_medians_and_failures_of_google_benchmark(repo):
     assert trends["runner", "skipped.real_time", ""].state.tolist() == [2], "failed, not skipped"
 
 
+def test_a_file_of_google_benchmark_that_holds_aggregates_only_has_the_same_medians(repo, tmp_path, capfd):
+    content = json.loads((FILES / "google_benchmark.json").read_text())
+    content["benchmarks"] = [entry for entry in content["benchmarks"] if entry["run_type"] == "aggregate"]
+    (tmp_path / "aggregates.json").write_text(json.dumps(content))
+    trends = imported(repo, tmp_path / "aggregates.json")
+    assert f"{trends['runner', 'sum_million.real_time', '8'].value[0] * 1e9:.0f}" == "3652"
+    content["benchmarks"] = [entry for entry in content["benchmarks"] if entry["aggregate_name"] == "cv"]
+    (tmp_path / "nothing.json").write_text(json.dumps(content))
+    assert run(repo, tmp_path / "nothing.json") == 1
+    assert "the file holds no number that can be imported" in "".join(capfd.readouterr())
+
+
 def test_the_means_of_nvbench_and_their_noise(repo):
     trends = imported(repo, FILES / "nvbench.json")
     # Printed by nvbench_compare.py, with the noise (standard deviation) in percent.

@@ -232,9 +232,7 @@ def test_a_package_that_a_suites_own_variants_import_must_come_from_the_commit(l
     listed = {"packages": ["toy"]}
     assert packages_under_test(SimpleNamespace(lockstep=listed), suites) == ("toy",)
     for conf, there in [(SimpleNamespace(), "kernels"), (SimpleNamespace(lockstep={"packages": ["toi"]}), "toi")]:
-        with pytest.raises(
-            SuiteError, match=rf"measures helping, .* not among the packages .* but has {there}"
-        ):
+        with pytest.raises(SuiteError, match=rf"measures helping, .* not among the packages .* but has {there}"):
             packages_under_test(conf, suites)
     with pytest.raises(SuiteError, match="is empty, so no code comes from a commit"):
         packages_under_test(SimpleNamespace(lockstep={"packages": []}), suites)

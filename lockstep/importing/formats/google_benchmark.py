@@ -1,6 +1,7 @@
 """Read Google benchmark's JSON (``--benchmark_format=json``).
 
-Repetitions of a benchmark are the samples of one number; the aggregates that the tool adds are left out. Source of the
+Repetitions of a benchmark are the samples of one number, and the aggregates that the tool adds are left out. With
+``--benchmark_report_aggregates_only`` there are no repetitions, and the aggregate "median" is the number. Source of the
 layout: ``src/json_reporter.cc`` of google/benchmark 1.9.
 """
 
@@ -26,10 +27,13 @@ def read(content: Any, folder: Path) -> list[ForeignRun]:
     """Return the run that a file holds."""
     context = content["context"]
     repetitions: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    medians: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for entry in content["benchmarks"]:
         if entry.get("run_type", "iteration") == "iteration":
             repetitions[entry.get("run_name", entry["name"])].append(entry)
-    numbers = [number for name, entries in repetitions.items() for number in _numbers(name, entries)]
+        elif entry.get("aggregate_name") == "median":
+            medians[entry["run_name"]].append(entry)
+    numbers = [number for name, entries in {**medians, **repetitions}.items() for number in _numbers(name, entries)]
     facts = {"num_cpu": str(context["num_cpus"])} if "num_cpus" in context else {}
     measured_at = milliseconds(context.get("date"))
     return [ForeignRun(tuple(numbers), measured_at=measured_at, machine=context.get("host_name", ""), facts=facts)]
