@@ -107,7 +107,7 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         made = chosen(results, findings, machine, l2, quantity, since, visit)
         open_alerts = service.open_on(machine, MOST_NEWS) if service else NO_ALERTS
-        muted = service.muted_on(machine) if service and open_alerts.muted else frozenset()
+        muted = service.quiet_on(machine) if service else frozenset()
         trouble = [html.P(findings.trouble, className="warning", role="alert")] if findings.trouble else []
         return (
             [*trouble, *said(results, machine, since, visit or 0, findings, muted, open_alerts)],

@@ -66,7 +66,7 @@ def answer(
         findings: ``None`` while the detector still runs.
         when: the words for the compared commit, see ``since_when``.
         newer: whether the machine measured anything after the compared commit.
-        muted: the keys of the changes of muted alerts, which are only counted.
+        muted: the keys of the changes of muted and doubted alerts, which are only counted.
         alerts: the machine's open alerts. With any, only new slowdowns can be missing.
     """
     if not newer:
@@ -97,7 +97,7 @@ def answer(
         text = f"{count(len(changed), 'number')} changed whose better direction thresholds.toml does not state"
         clauses.append([text, *_largest(changed, alerts)])
     if silent.any():
-        clauses.append([count(int(silent.sum()), "muted slowdown")])
+        clauses.append([f"{count(int(silent.sum()), 'slowdown')} muted or probably not the code's"])
     if clauses:
         # A number that changed may be a slowdown, if its direction is unknown.
         if not len(slow) and not len(changed):
@@ -130,7 +130,7 @@ def elsewhere(alerts: OpenAlerts) -> list[Any]:
 
 
 def silenced(statuses: Statuses, muted: frozenset[str]) -> NDArray[np.bool_]:
-    """Return a mask of the slower series all of whose changes for the worse belong to muted alerts."""
+    """Return a mask of the slower series all of whose changes for the worse are in ``muted``."""
     slower = statuses.are("slower")
     for place in np.flatnonzero(slower).tolist():
         worse = [change.key for change in statuses.changes.get(place, ()) if change.sense == "worse"]

@@ -73,7 +73,7 @@ class _Pages:
     def overview(self, machine: str) -> list[Any]:
         machines = [html.A(name, href=OverviewAddress(name).link(), className="link mono") for name in self.machines]
         links = [part for other in machines for part in (" · ", other)][1:]
-        muted, open_alerts = AlertService(self.alerts).muted_on(machine), self.alerts.open_on(machine, MOST_NEWS)
+        muted, open_alerts = AlertService(self.alerts).quiet_on(machine), self.alerts.open_on(machine, MOST_NEWS)
         return [
             *overview.said(self.results, machine, "7d", 0, self.findings, muted, open_alerts),
             html.P(["Machines: ", *links], className="said"),

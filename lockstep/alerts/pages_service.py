@@ -7,17 +7,18 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lockstep.alerts.alert_ranking import doubted
 from lockstep.alerts.database.connection import StateError
 from lockstep.alerts.database.listing import Choice, OpenAlerts
-from lockstep.alerts.database.states_and_actions import State
+from lockstep.alerts.database.states_and_actions import OPEN, State
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.model import Topic
 from lockstep.processes.trouble import Trouble
 
 T = TypeVar("T")
 
-#: Maximum number of muted alerts whose changes are read; each takes 0.2 ms.
-MOST_MUTED = 500
+#: Maximum number of open and muted alerts whose changes are read; each takes 0.2 ms.
+MOST_QUIET = 500
 
 #: Seconds after a failure until the alert database is asked again.
 _RETRY_S = 5.0
@@ -64,14 +65,15 @@ class AlertService:
         """Return the open alerts of a machine, see ``AlertStore``; the last known ones while the database fails."""
         return self.last.answer((machine, limit), lambda: self.alerts.open_on(machine, limit), OpenAlerts((), {}, {}))
 
-    def muted_on(self, machine: str) -> frozenset[str]:
-        """Return the keys of the changes of a machine's latest mutes; the last known ones while the database fails."""
+    def quiet_on(self, machine: str) -> frozenset[str]:
+        """Return the keys of the changes of muted and doubted alerts; the last known ones while the database fails."""
 
         def ask() -> frozenset[str]:
-            muted = self.alerts.part(Choice(frozenset({"muted"}), machine=machine), MOST_MUTED)
-            return frozenset(member.key for tracked in muted for member in tracked.alert.members)
+            found = self.alerts.part(Choice(OPEN | {"muted"}, machine=machine), MOST_QUIET)
+            quiet = (one.alert for one in found if one.state == "muted" or doubted(one.alert))
+            return frozenset(member.key for alert in quiet for member in alert.members)
 
-        return self.last.answer(("muted", machine), ask, frozenset())
+        return self.last.answer(("quiet", machine), ask, frozenset())
 
     def counts(self) -> dict[tuple[State, Topic], int]:
         """Return the number of alerts by state and topic; the last known ones while the database fails."""

@@ -68,7 +68,7 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     service = AlertService(alerts)
 
     def headline():
-        return words(overview.said(store.current(), FAST, "all", 0, findings, service.muted_on(FAST)))
+        return words(overview.said(store.current(), FAST, "all", 0, findings, service.quiet_on(FAST)))
 
     assert f"On {FAST} since" in headline()
     assert "2 slowdowns of time" in headline()
@@ -77,11 +77,15 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert f"Elsewhere {sum(away.elsewhere.values())} alerts are open, the gravest: " in line
     assert f"/alert/{away.gravest.id}" in line
     assert "muted" not in headline()
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr("lockstep.alerts.pages_service.doubted", lambda alert: True)
+        assert "2 slowdowns muted or probably not the code's" in headline()
+        assert "slowdowns of time" not in headline()
     [slower] = [one for one in told.first if one.alert.topic == "slower"]
     alerts.act(slower.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
     assert "slowdowns of time" not in headline()
     assert "nothing got slower" in headline()
-    assert "2 muted slowdowns" in headline()
+    assert "2 slowdowns muted or probably not the code's" in headline()
     assert "1 muted" in words(news(alerts.open_on(FAST, MOST_NEWS), FAST, 0))
 
 
