@@ -130,8 +130,8 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
         outside = f"{count(everything, 'alert')} outside these filters." if everything else ""
         statement = "Nothing is open." if state == "open" else "No alert matches the filters."
         none: list[Any] = [
-            "An alert appears when a series has changed. To find a change takes results of three commits: ",
-            html.Code("lockstep run HEAD~3..HEAD"),
+            "An alert appears when a series has changed. To find that takes results of three commits on either side: ",
+            html.Code("lockstep run HEAD~6..HEAD"),
             " measures them.",
         ]
         return [

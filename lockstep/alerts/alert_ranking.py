@@ -134,17 +134,20 @@ def explain(alert: Alert) -> str:
 def _of_ratio(change: FoundChange, loss: Loss) -> str:
     """Say what a ratio loses: a share of today's time, or by how much another number is worse."""
     if is_time(change) and loss.share < 0.5:
-        percent = 100 * loss.share
-        rounded = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
-        return f"{'under 0.1' if percent < 0.05 else f'at least {rounded}'} % of its time is lost"
+        lost = "under 0.1 %" if loss.share < 0.0005 else f"at least {_percent(loss.share)}"
+        return f"{lost} of its time is lost"
     if is_time(change):
         return f"at least {loss.factor:.3g} times as slow"
-    moved = f"{loss.factor:.3g}-fold" if loss.factor >= 3 else f"{100 * (loss.factor - 1):.2g} %"
-    return (
-        f"at least {moved} higher"
-        if change.better == "lower"
-        else f"at least {100 * (1 - 1 / loss.factor):.2g} % lower"
-    )
+    if change.better != "lower":
+        return f"at least {_percent(1 - 1 / loss.factor)} lower"
+    return f"at least {f'{loss.factor:.3g}-fold' if loss.factor >= 3 else _percent(loss.factor - 1)} higher"
+
+
+def _percent(share: float) -> str:
+    """Return a share as a percentage that is not above it: with two digits, whole from 10 % on."""
+    percent = 100 * share
+    unit = 10.0 ** min(0, math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
+    return f"{math.floor(percent / unit + 1e-9) * unit:.10g} %"
 
 
 def confidence(share: float) -> str:

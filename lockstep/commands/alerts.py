@@ -63,7 +63,10 @@ class Alerts(Verb, Command):  # type: ignore[misc]  # asv has no types
         for action in (show, ack, mute, resolve, baseline, same, reopen):
             action.add_argument("alert", type=alert_number, help="number of the alert, as `list` shows it")
         for action in (ack, mute, resolve, baseline, same, reopen):
-            action.add_argument("--because", default="", metavar="TEXT", help="the reason; stored in the log")
+            needed = action in (mute, baseline, same)
+            action.add_argument(
+                "--because", default="", required=needed, metavar="TEXT", help="the reason; stored in the log"
+            )
             action.add_argument("--by", default=_user(), metavar="NAME", help="your name (default: %(default)s)")
         actions.add_parser("notify", help="Send new alerts and the daily digest to the addresses in $LOCKSTEP_NOTIFY…")
         for action in actions.choices.values():

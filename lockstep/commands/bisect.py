@@ -232,7 +232,8 @@ def _number(log: float, quantity: str) -> str:
 def _sentence(bisection: Bisection, member: FoundChange) -> str:
     assert bisection.good.log is not None
     assert bisection.bad.log is not None
-    steps = f"{len(bisection.measured)} commits measured"
+    commits = len({measurement.commit for measurement in bisection.measured})
+    steps = f"{len(bisection.measured)} measurements of {commits} commits"
     by = f"{math.expm1(bisection.bad.log - bisection.good.log):+.1%} in {member.series.label}"
     if len(bisection.suspects) == 1:
         return f"the first bad commit is {bisection.suspects[0]} ({by}; {steps})"

@@ -100,7 +100,8 @@ def selection(subject: SeriesName) -> str:
     """
     if subject.foreign:
         name = f"{subject.suite}.{subject.variant}" if subject.suite else subject.variant
-        values = [part.partition("=")[2] for part in re.split(r", (?=\w+=)", subject.case) if part]
+        # The name of a parameter may be several words.
+        values = [part.partition("=")[2] for part in re.split(r", (?=[\w ]+=)", subject.case) if part]
     else:
         # Select the latency if possible, because its measurement also gives everything else.
         has_benchmark = subject.cost or subject.quantity == "speedup"

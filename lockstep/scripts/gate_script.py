@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lockstep.gate.model import UNREACHED, Verdict
 from lockstep.gate.report.report import Report
+from lockstep.gate.report.rows import WHOLE_SCRIPT
 from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
@@ -19,9 +20,6 @@ from lockstep.scripts.paired_run import APART, LEAST, LEAST_S, PairedRun
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.suite.family_files import same_packages
-
-#: Name of the rows about the script itself.
-_SCRIPT = "(script)"
 
 #: What reads a clock in a script, and the most lines of it that a message names.
 _CLOCKS, _MOST_LINES = ("enable_timing", "time.time(", "perf_counter", "timeit"), 4
@@ -132,7 +130,7 @@ def _verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
             verdicts.append(refused(key, reasons) if reasons else Verdict(key, "unsure", UNREACHED))
     if _ends_early_in_head(outcome):
         reasons = {HEAD: f"head's script ends early: {outcome.errors[HEAD]}"}
-        verdicts.append(refused(plan.key(("-", _SCRIPT)), reasons))
+        verdicts.append(refused(plan.key(("-", WHOLE_SCRIPT)), reasons))
     return verdicts
 
 

@@ -216,7 +216,9 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     folder = packages_root(conf)
     measured = {suite.module.partition(".")[0]: f"suite {suite.name} measures" for suite in suites.values()}
     if any(suite.adapters for suite in suites.values()):
-        measured |= dict.fromkeys(packages_under_test(conf, suites), '"packages" in asv.conf.json names')
+        stated = "packages" in getattr(conf, "lockstep", {})
+        names = '"packages" in asv.conf.json names' if stated else 'counts without "packages" in asv.conf.json'
+        measured |= dict.fromkeys(packages_under_test(conf, suites), names)
     for top, source in measured.items():
         if top and not _is_package(folder, top):
             close = difflib.get_close_matches(top, [path.stem for path in folder.glob("*")], n=1)

@@ -183,9 +183,7 @@ def test_an_alert_is_followed_from_new_to_closed(run, project):
     assert run("alerts", "list", "--machine", "b200")[0] == 0
 
     assert run("alerts", "ack", "1", "--by", "ada", "--because", "looking") == (0, "alert 1 is acknowledged\n")
-    status, printed = run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31")
-    assert status == 4
-    assert "alert 1: a mute needs a reason: --because TEXT" in printed
+    assert run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31")[0] == 4, "it needs a reason"
     assert run("alerts", "mute", "1", "--by", "ada", "--until", "2999-01-31", "--because", "known")[0] == 0
     status, printed = run("alerts", "list")
     assert (status, "and 1 muted; --all lists it" in printed) == (0, True)

@@ -82,7 +82,7 @@ def test_times_and_failures_come_before_other_numbers_and_those_before_silence()
 
 
 def test_the_rank_is_explained_in_words():
-    assert explain(alert(0.05)) == "at least 4.4 % of its time is lost, > 99.9 % sure"
+    assert explain(alert(0.05)) == "at least 4.3 % of its time is lost, > 99.9 % sure"
     assert explain(alert(7.0)) == "at least 7.97 times as slow, > 99.9 % sure"
     number = series(l2="", quantity="unit")
     assert explain(alert(36.0, name=number)).startswith("at least 36.9-fold higher, ")

@@ -14,7 +14,7 @@ from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.github import MOST_ANNOTATIONS, annotate, command, write_outputs
 from lockstep.gate.report.markdown import MOST_ROWS, escape, to_markdown
 from lockstep.gate.report.report import EXIT, Report, headline
-from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
+from lockstep.gate.report.rows import COLUMNS, WHOLE_SCRIPT, line, remarks, rows, same
 from lockstep.gate.report.terminal import show
 from lockstep.processes.worker import typed
 from lockstep.record.console import wide_console
@@ -392,7 +392,15 @@ def test_a_slowdown_names_its_next_commands():
     assert accept == "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
     *_, last, again = remarks(report(verdict("slower", 0.02), script="bench.py"))
     assert again.startswith("to repeat the worst case: lockstep gate --script bench.py")
+    assert "--variant" in again
     assert last == accept
+
+
+def test_a_script_that_ends_early_is_repeated_whole():
+    """It has no call of that name any more once it is mended."""
+    ended = replace(verdict("failed"), key=SeriesKey("bench", WHOLE_SCRIPT, "-", ""), reason="ImportError")
+    [again] = [text for text in remarks(report(ended, script="bench.py")) if text.startswith("to repeat")]
+    assert again == "to repeat the worst case: lockstep gate --script bench.py --base 1a2b3c4 --head 5d6e7f8"
 
 
 def test_a_file_that_is_no_report_is_a_mistake(tmp_path, capfd):

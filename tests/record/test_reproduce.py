@@ -152,6 +152,12 @@ def test_a_name_that_a_file_gives_is_no_second_command(parse):
             [["100", "1000", "10"], ["'float32'", "'float3'", "'float32b'"]],
             "100, 'float32'",
         ),
+        (
+            replace(FOREIGN, case="model class=<class 'a.DFN'>, model option=stress-driven"),
+            "sums.Sums.time_sum",
+            [["<class 'a.DFN'>", "<class 'a.SPM'>"], ["'stress-driven'", "'none'"]],
+            "<class 'a.DFN'>, 'stress-driven'",
+        ),
     ],
 )
 def test_the_selection_is_one_series_for_asv(subject, name, values, wanted):

@@ -23,6 +23,9 @@ ORDER = ("failed", "slower", "unsure", "faster", "removed", "new", "na")
 #: Beginning of the remark that ends with the command for the worst case.
 AGAIN = "to repeat the worst case: "
 
+#: Variant of the verdict on a script that ends before its calls.
+WHOLE_SCRIPT = "(script)"
+
 #: An interval whose ends differ by more than this factor is not shown: it carries no information, with many digits.
 MOST_APART = 10.0
 
@@ -110,8 +113,9 @@ def _alone(report: Report, key: SeriesKey) -> str:
     """Return the command that measures one case alone."""
     if report.script:
         versions = f"--base {_ref(report.base)} --head {_ref(report.head)}"
-        words = f"--script {shlex.quote(report.script)} {versions} --case {shlex.quote(key.case)}"
-        return f"lockstep gate {words} --variant {shlex.quote(key.variant)}"
+        words = f"--script {shlex.quote(report.script)} {versions}"
+        call = f" --case {shlex.quote(key.case)} --variant {shlex.quote(key.variant)}"
+        return f"lockstep gate {words}{'' if key.variant == WHOLE_SCRIPT else call}"
     worst = SeriesName("", "", key.suite, key.variant, key.case, key.l2, key.quantity)
     return gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
 
