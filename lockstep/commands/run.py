@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from lockstep.commands.script_option import add_script_option, run_script
 from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.commands.shards_option import add_launcher_option, add_shards_option, run_shards
 from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs
-from lockstep.processes.exit_status import UsageError
+from lockstep.processes.exit_status import Unusable, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
@@ -130,7 +133,7 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         machine = _machine(options.machine, host.facts)
         MachineCollection.save(options.machine, machine, kwargs.get("_machine_file"))
         try:
-            with sigterm_interrupts():
+            with sigterm_interrupts(), _alone(results / options.machine):
                 code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
             # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
@@ -150,6 +153,26 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(suites, args.bench)
         return code
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a machine's folder of results while commits are measured.
+
+    Raises:
+        Unusable: another run holds it. Both would disturb each other's times, and measure the same commits.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise Unusable(f"another run measures on this machine, and stores its results in {folder}") from error
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:

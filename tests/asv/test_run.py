@@ -122,10 +122,13 @@ def test_interrupted_it_leaves_valid_files_and_goes_on_where_it_was(root, number
         shown += line
         # Once: an interrupted line may be written again.
         if f"product {M2} warm: 2 series" in line and not sent:
+            second = project.lockstep("run", "HEAD^!")
             process.send_signal(number)
             sent = True
     process.stdout.close()
     assert process.wait(timeout=60) == 130, shown
+    # Two runs would disturb each other's times.
+    assert (second.returncode, "another run measures on this machine" in second.stdout) == (3, True), second.stdout
     assert "Interrupted: the records are kept; the same command with --skip-existing continues" in shown
     before = provenance(project, head)
     assert not list((project.root / "results").glob(f"*/{head[:8]}-lockstep.json"))  # asv's file ends a commit
