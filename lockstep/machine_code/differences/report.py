@@ -112,11 +112,19 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     if comparison.quantities:
         yield "  a call"
         yield from _quantity_lines(comparison.quantities)
+    if names := ", ".join(_worse_in_some_configuration(comparison)):
+        yield f"  --worse leaves out {names}: which configuration a tuner chooses is not known without a GPU"
     if names := ", ".join(_uninterpreted(comparison)):
         yield (
             "  no machine without a GPU can run these changed kernels, because Triton's interpreter cannot: "
             f"{names}. Run their tests on a GPU"
         )
+
+
+def _worse_in_some_configuration(comparison: Comparison) -> list[str]:
+    """Return the names of the kernels that tune themselves and are worse in a configuration."""
+    worse = (change for change in comparison.changes if change.verdict == "worse")
+    return sorted({change.kernel for change in worse if change.after and change.after.configuration})
 
 
 def _uninterpreted(comparison: Comparison) -> list[str]:
