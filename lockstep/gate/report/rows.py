@@ -86,7 +86,8 @@ def remarks(report: Report) -> list[str]:
             f"A/A control: {len(report.meter)} unchanged cases measured, the furthest off by {worst.change.value:+.2%} "
             f"({worst.key})"
         )
-    return [*shown_rows, *report.notes, *filter(None, (advice(report), *of_a_slowdown(report), again(report)))]
+    next_steps = filter(None, (advice(report), without_gpu(report), *of_a_slowdown(report), again(report)))
+    return [*shown_rows, *report.notes, *next_steps]
 
 
 def usual_meanings(report: Report) -> list[str]:
@@ -120,17 +121,28 @@ def _alone(report: Report, key: SeriesKey) -> str:
     return gate(worst, _ref(report.base), _ref(report.head), report.machine.get("clock_state", ""))
 
 
+def without_gpu(report: Report) -> str:
+    """Return the command that can judge changed cases which this machine cannot run; "" if there are none."""
+    if not report.unrun or report.regressions:
+        return ""
+    compared = f"lockstep code diff {_versions(report)} --worse"
+    return f"without a GPU, `{compared}` says what the compiler makes of the changed kernels"
+
+
 def of_a_slowdown(report: Report) -> list[str]:
     """Return what a slowdown calls for once it was found again: the reason in the machine code, or an acceptance."""
     if not report.regressions:
         return []
-    versions = " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
     family = report.regressions[0].key.suite.partition(".")[0]
     of_releases = "--toolchain " if is_release(report.head) else ""
-    why = f"to see what changed in the machine code: lockstep code diff {of_releases}{versions}"
+    why = f"to see what changed in the machine code: lockstep code diff {of_releases}{_versions(report)}"
     why += f" --family {shlex.quote(family)}"
     accept = "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
     return [accept] if report.script else [why, accept]
+
+
+def _versions(report: Report) -> str:
+    return " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
 
 
 def _ref(label: str) -> str:
