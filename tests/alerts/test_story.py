@@ -43,7 +43,7 @@ def found():
 
 def test_it_is_told_in_the_order_in_which_a_reader_asks():
     assert list(tell(found(), 7).lines()) == [
-        "lost: at least 4.4 % of its time is lost, > 99.9 % sure",
+        "lost: at least 4.3 % of its time is lost, > 99.9 % sure",
         "     +5.0 % (+4.6 … +5.4 %)  linear.triton M=8,K=64 cold",
         f"since: one of 3 commits: {COMMITS[8][:12]}..{COMMITS[11][:12]}",
         f"  {COMMITS[10][:8]} 2026-11-02 Bo: Widen the tile (kernels/linear/triton.py)",
