@@ -239,8 +239,10 @@ class _Writer:
 
     def _copy(self, value: FunctionType | type) -> ast.expr:
         """Return a lambda with its free names replaced, or the name of such a copy of a function or class."""
-        node, scope = _syntax(value), dict(vars(sys.modules[value.__module__]))
-        if isinstance(value, FunctionType):
+        node = _syntax(value)
+        if not isinstance(value, FunctionType):
+            scope = dict(vars(sys.modules[value.__module__]))
+        else:
             scope = dict(value.__globals__)
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
                 scope[name] = cell.cell_contents

@@ -120,6 +120,24 @@ def test_what_is_written_runs_as_written(folder, capfd):
     assert run_verb("adopt", "benchmarks") == 4  # nothing is overwritten
 
 
+def test_a_statement_of_torchs_timer_is_written(folder):
+    (folder / "benchmarks/bench_norm.py").write_text(
+        textwrap.dedent("""
+        import torch
+        from tiny_kernels import lengths
+        from torch.utils.benchmark import Timer
+
+        for M in (8, 16):
+            names = {"f": lengths, "x": torch.tensor([0, 3, M]), "m": M}
+            Timer("f(x, y, m // 2)", "y = torch.ones(m, 4)", globals=names, label="f", sub_label=f"M={M}").timeit()
+        """)
+    )
+    assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
+    text = (folder / "lockstep_suites/bench_norm.py").read_text()
+    assert "from tiny_kernels import lengths" in text
+    assert run_verb("measure", "bench_norm", "--quick") == 0
+
+
 def test_a_script_without_a_call_that_can_be_written_leaves_no_file(folder, capfd):
     text = (folder / "benchmarks/bench_norm.py").read_text()
     (folder / "benchmarks/bench_norm.py").write_text(re.sub(r"line_vals=\[.*\]", 'line_vals=["opaque"]', text))

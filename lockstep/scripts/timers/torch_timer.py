@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import linecache
 from types import ModuleType
 from typing import Any
 
 from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("torch.utils.benchmark", "torch.utils.benchmark.utils.timer")
+
+#: Numbers of the statements, whose sources are stored under names of their own.
+_NUMBERS = itertools.count()
 
 
 def install(module: ModuleType, hook: Hook) -> None:
@@ -37,7 +42,7 @@ def _method(original: Any, hook: Hook) -> Any:
 
 
 def _closure(timer: Any) -> Any:
-    """Return a closure of the statement, whose globals the set-up has filled."""
+    """Return a closure of the statement, whose globals the set-up has filled. ``inspect`` finds its source."""
     spec = timer._task_spec
     names = dict(timer._timer.inner.__globals__)
     exec(compile(spec.setup, "<setup>", "exec"), names)
@@ -48,5 +53,7 @@ def _closure(timer: Any) -> Any:
         pass
     else:
         source = f"def statement():\n    return ({spec.stmt})"
-    exec(compile(source, "<statement>", "exec"), names)
+    file = f"<statement {next(_NUMBERS)}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    exec(compile(source, file, "exec"), names)
     return names["statement"]
