@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -120,7 +121,7 @@ def test_what_is_written_runs_as_written(folder, capfd):
     assert run_verb("adopt", "benchmarks") == 4  # nothing is overwritten
 
 
-def test_a_statement_of_torchs_timer_is_written(folder):
+def test_a_statement_of_torchs_timer_is_written(folder, monkeypatch):
     (folder / "benchmarks/bench_norm.py").write_text(
         textwrap.dedent("""
         import torch
@@ -135,6 +136,8 @@ def test_a_statement_of_torchs_timer_is_written(folder):
     assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
     text = (folder / "lockstep_suites/bench_norm.py").read_text()
     assert "from tiny_kernels import lengths" in text
+    for name in [name for name in sys.modules if name.startswith("lockstep_suites")]:
+        monkeypatch.delitem(sys.modules, name)  # that of another test
     assert run_verb("measure", "bench_norm", "--quick") == 0
 
 
