@@ -426,7 +426,7 @@ def test_a_changed_configuration_is_compared_with_itself(base, suite, room):
     told = re.compile(r"    scale \(toy/scale.py:\d+\) with BLOCK 256, num_warps \d.*: .*instructions \d+ → \d+")
     lines = list(diff_lines(comparison, "a", "b"))
     assert any(map(told.fullmatch, lines))
-    assert "  --worse leaves out scale: which configuration a tuner chooses is not known without a GPU" in lines
+    assert "  --worse leaves out scale: without a GPU the tuner's choice is not known" in lines
 
 
 def test_what_strangers_packages_do_stops_no_trace(codes):

@@ -170,8 +170,7 @@ def _source(function: Any, tree: Path) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 #: Requests that forked processes inherit.

@@ -112,19 +112,14 @@ def diff_lines(comparison: Comparison, base: str, head: str) -> Iterator[str]:
     if comparison.quantities:
         yield "  a call"
         yield from _quantity_lines(comparison.quantities)
-    if names := ", ".join(_worse_in_some_configuration(comparison)):
-        yield f"  --worse leaves out {names}: which configuration a tuner chooses is not known without a GPU"
+    tuned = (change for change in comparison.changes if change.after and change.after.configuration)
+    if worse := {change.kernel for change in tuned if change.verdict == "worse"}:
+        yield f"  --worse leaves out {', '.join(sorted(worse))}: without a GPU the tuner's choice is not known"
     if names := ", ".join(_uninterpreted(comparison)):
         yield (
             "  no machine without a GPU can run these changed kernels, because Triton's interpreter cannot: "
             f"{names}. Run their tests on a GPU"
         )
-
-
-def _worse_in_some_configuration(comparison: Comparison) -> list[str]:
-    """Return the names of the kernels that tune themselves and are worse in a configuration."""
-    worse = (change for change in comparison.changes if change.verdict == "worse")
-    return sorted({change.kernel for change in worse if change.after and change.after.configuration})
 
 
 def _uninterpreted(comparison: Comparison) -> list[str]:
@@ -163,13 +158,11 @@ def _counted(comparison: Comparison) -> str:
 
 def _status_line(comparison: Comparison) -> str:
     """Return the number of cases by status, and the number of suites that need no comparison."""
-    counts = _counted(comparison)
-    same = len(comparison.same_sources)
-    same_sources = f"{same} suites have the same sources" if same > 1 else "1 suite has the same sources"
+    counts, same = _counted(comparison), len(comparison.same_sources)
+    same_sources = f"{same} suite{'s have' if same > 1 else ' has'} the same sources" if same else ""
     found = "the same kernels and steps" if comparison.quantities else "no difference found in what was traced"
-    parts = [] if comparison.changes else [found]
-    parts += ([f"cases: {counts}"] if counts else []) + ([same_sources] if same else [])
-    return f"  {'; '.join(parts)}"
+    parts = ("" if comparison.changes else found, counts and f"cases: {counts}", same_sources)
+    return f"  {'; '.join(filter(None, parts))}"
 
 
 def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
@@ -182,11 +175,9 @@ def _quantity_lines(changes: Sequence[QuantityChange]) -> Iterator[str]:
 
 def used_by(keys: Sequence[CaseKey], suite: str = "") -> str:
     """Return a text that names cases, without the name ``suite``: "linear triton at M=512,K=4096,N=2048 and 3 more"."""
-    variants = ", ".join(
-        dict.fromkeys(key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
-    )
-    cases = list(dict.fromkeys(key.case for key in keys))
-    return f"{variants} at {cases[0]}{f' and {len(cases) - 1} more' if len(cases) > 1 else ''}"
+    variants = (key.variant if key.suite == suite else f"{key.suite} {key.variant}" for key in keys)
+    first, *others = dict.fromkeys(key.case for key in keys)
+    return f"{', '.join(dict.fromkeys(variants))} at {first}{f' and {len(others)} more' if others else ''}"
 
 
 def _alike(change: CodeChange) -> object:
