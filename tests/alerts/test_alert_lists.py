@@ -138,8 +138,11 @@ def test_doubted_alerts_are_counted_apart_and_are_no_news(tmp_path):
         {"h200": 1},
         2,
     )
+    assert [one.id for one in store.quiet_on("h200", 5)] == [1]
     store.act(1, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
-    assert store.open_on("h200", 5).muted == 1
+    store.act(2, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
+    assert store.open_on("h200", 5).muted == 2
+    assert [one.id for one in store.quiet_on("h200", 5)] == [2, 1]
 
 
 def test_the_version_stays_while_nothing_changes(tmp_path):

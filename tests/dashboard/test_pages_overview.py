@@ -12,6 +12,7 @@ from compared import each
 from history import LEVELS, Here, commits_of, write_foreign, write_history
 from served import cells, table_of, words
 from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
+from sqlalchemy import update
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
 
 from dashboard.address import OverviewAddress, parse
@@ -21,9 +22,11 @@ from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_choice import measured_rows, opening_machine
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns, in_order
+from lockstep.alerts.alert_ranking import DOUBTED, rank_of
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.listing import OpenAlerts
+from lockstep.alerts.database.schema import ALERT
 from lockstep.alerts.database.states_and_actions import Act
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.pages_service import AlertService
@@ -77,11 +80,15 @@ def test_what_the_detector_found_since_then_counts_as_slower(shown, tmp_path):
     assert f"Elsewhere {sum(away.elsewhere.values())} alerts are open, the gravest: " in line
     assert f"/alert/{away.gravest.id}" in line
     assert "muted" not in headline()
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr("lockstep.alerts.pages_service.doubted", lambda alert: True)
-        assert "2 slowdowns muted or probably not the code's" in headline()
-        assert "slowdowns of time" not in headline()
     [slower] = [one for one in told.first if one.alert.topic == "slower"]
+    ranked = update(ALERT).where(ALERT.c.id == slower.id)
+    with alerts.database.write() as connection:
+        connection.execute(ranked.values(rank=2 * DOUBTED))
+    assert "2 slowdowns muted or probably not the code's" in headline()
+    assert "slowdowns of time" not in headline()
+    with alerts.database.write() as connection:
+        connection.execute(ranked.values(rank=rank_of(slower.alert)))
+    assert "2 slowdowns of time" in headline()
     alerts.act(slower.id, Act("mute", "ada", "known", until=datetime.date(2999, 1, 1)))
     assert "slowdowns of time" not in headline()
     assert "nothing got slower" in headline()

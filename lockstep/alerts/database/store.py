@@ -100,6 +100,12 @@ class AlertStore:
             others = _numbered(connection, numbers.where(open_ones, ALERT.c.machine != machine).limit(1))
             return OpenAlerts(first, states, elsewhere, muted, *others)
 
+    def quiet_on(self, machine: str, limit: int) -> list[Tracked]:
+        """Return at most ``limit`` of a machine's muted and doubted alerts, newest first."""
+        quiet = (ALERT.c.state == "muted") | ALERT.c.state.in_(OPEN) & (ALERT.c.rank < DOUBTED)
+        query = select(ALERT).where(ALERT.c.machine == machine, quiet)
+        return self._read(query.order_by(ALERT.c.id.desc()).limit(limit))
+
     def same_step(self, alert: Tracked) -> list[Tracked]:
         """Return the other alerts that show the same step, the gravest first."""
         return self._read(select(ALERT).where(*_of_story(alert)).order_by(ALERT.c.rank.desc(), ALERT.c.id))
