@@ -56,6 +56,19 @@ def frames_under_test(error: BaseException) -> Iterator[FrameType]:
             yield frame
 
 
+def note_place(error: BaseException) -> None:
+    """Add a note to an error that says where the code under test raised it: "at kernels/linear/table.py:24"."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        parts = Path(frame.f_code.co_filename).parts
+        top = next((top for top in (package, f"{package}.py") if top in parts), "")
+        if top and under_test(package):
+            place = f"{Path(*parts[len(parts) - 1 - parts[::-1].index(top) :])}:{line}"
+    if place:
+        error.add_note(f"at {place}")
+
+
 def forget_failed_import(error: BaseException, known: int) -> None:
     """Remove the modules under test that a failed import had imported; do nothing for any other error.
 

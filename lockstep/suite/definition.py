@@ -278,7 +278,10 @@ class Suite(ABC):
                 f"suite {self.name}: there is no module {self.module}. Name the module that holds the kernels and "
                 'their VARIANTS: module = "your_package.module"'
             )
-        entries = variant_entries(path)
+        try:
+            entries = variant_entries(path)
+        except SyntaxError as error:
+            raise SuiteError(f"{path}:{error.lineno}: {error.msg}") from error
         if entries is None:
             raise SuiteError(
                 f"{path}: needs VARIANTS = {{'name': function, …}} as a literal at the top level, "

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from lockstep.suite.case import Case
+from lockstep.suite.checkout import note_place
 from lockstep.suite.definition import Suite
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.arms.argument_rotation import PLACEMENT_BYTES, set_count, size_of
@@ -94,6 +95,7 @@ class Checks:
             except DeviceLost:
                 raise
             except Exception as error:
+                note_place(error)
                 self._results[key] = without_frames(error)
         known = self._results[key]
         if isinstance(known, Exception):

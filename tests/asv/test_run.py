@@ -62,7 +62,7 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
     reasons = {
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm at M=2,K=1024,N=512, accepted is 1e-05",
         "unwritten": r"WrongResult: unwritten output 0 is NaN or infinite in .*",
-        "raises": r"RuntimeError: no such thing",
+        "raises": r"RuntimeError: no such thing \(at toy/product\.py:\d+\)",
         "hangs": r"hung for 10 s in its check",
         "killed": r"killed by SIGKILL in its check",
         "dies_while_timed": r"killed by SIGSEGV while (timing|its calls were captured)",

@@ -198,6 +198,11 @@ def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_pa
     assert suite.variants() == ("moved", "op.fast", "op.slow")
 
 
+def test_a_mistake_in_the_kernels_is_named_with_its_line(load):
+    with pytest.raises(SuiteError, match=r"toy/thing\.py:2: invalid syntax"):
+        load(kernels="import torch\nVARIANTS = {,}\n")
+
+
 def test_a_suite_without_kernels_says_what_is_missing(load):
     with pytest.raises(SuiteError, match=r'no module toy\.missing\. .* module = "your_package\.module"'):
         load(changed('"toy.thing"', '"toy.missing"'))

@@ -285,7 +285,8 @@ def without_frames(error: Exception) -> Exception:
 
 
 def brief(error: BaseException) -> str:
-    """Return one line about an error for a record: its type or broken rule, and its first line."""
-    if isinstance(error, Disqualified) and not isinstance(error, WrongResult):
-        return first_line(error, error.rule.value)
-    return first_line(error)
+    """Return one line about an error for a record: its type or broken rule, its first line, and a noted place."""
+    if isinstance(error, Disqualified):
+        return first_line(error) if isinstance(error, WrongResult) else first_line(error, error.rule.value)
+    place = next((f" ({note})" for note in getattr(error, "__notes__", ()) if note.startswith("at ")), "")
+    return f"{first_line(error)}{place}"
