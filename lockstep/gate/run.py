@@ -37,7 +37,8 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     requested variant.
     """
     started = time.monotonic()
-    say(f"comparing {request.head} with {request.base} by {len(request.suites)} suites, in {request.budget_s:g} s")
+    suites = f"{len(request.suites)} suite{'s' * (len(request.suites) != 1)}"
+    say(f"comparing base {request.base} with head {request.head} by {suites}, in {request.budget_s:g} s")
     with contextlib.ExitStack() as folders:
         base, head = (
             folders.enter_context(version(request.repository, name, request.packages))

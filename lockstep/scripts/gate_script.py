@@ -55,7 +55,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         version(project.root, asked.base, project.contents) as base,
         version(project.root, asked.head, project.contents) as head,
     ):
-        say(f"comparing {head.label} with {base.label} by {project.file.name}, {_what(asked)}")
+        say(f"comparing base {base.label} with head {head.label} by {project.file.name}, {_what(asked)}")
         plan = replace(asked.plan, sides={BASE: project.side(base.tree.root), HEAD: project.side(head.tree.root)})
         if asked.apart:
             plan = replace(plan, min_effect=max(plan.min_effect, LEAST), least_s=2 * LEAST_S)

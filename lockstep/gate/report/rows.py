@@ -71,7 +71,7 @@ def remarks(report: Report) -> list[str]:
     name = machine.get("gpu") or machine.get("cpu") or "unknown machine"
     toolchain = ", ".join(f"{tool} {machine[tool]}" for tool in ("driver", "torch", "triton") if machine.get(tool))
     shown_rows = [
-        f"{report.base} against {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
+        f"base {report.base}, head {report.head}; {name}, clocks {machine.get('clock_state', 'unknown')}, {toolchain}",
         f"{report.wall_s:.0f} s in all, budget for measuring {report.budget_s:.0f} s"
         f"{f', comparing the code {report.compared_s:.0f} s' if report.compared_s >= 1 else ''}; "
         f"seed {report.seed}; "
