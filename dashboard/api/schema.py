@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.found_change import Cause
-from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.database.alert_row import Event
 from lockstep.alerts.model import Waiver
 from lockstep.compare.two_sides import Side

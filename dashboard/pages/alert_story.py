@@ -15,8 +15,8 @@ from dashboard.address import CommitAddress, link
 from dashboard.pages.controls import optional_menu
 from dashboard.pages.parts import command_block, count, day, mono, table
 from lockstep.alerts.analysis.latest_findings import Findings
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.source_diff import Row, Side, source_diff
-from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.database.alert_row import NoSuchAlert
 from lockstep.alerts.model import Alert
 from lockstep.alerts.pages_service import AlertService

@@ -28,7 +28,7 @@ from dashboard.pages.parts import (
     waiting,
 )
 from lockstep.alerts.analysis.latest_findings import Findings
-from lockstep.alerts.cause.suspects import read_log
+from lockstep.alerts.cause.commit_notes import read_log
 from lockstep.compare.at_commit import compare_commit
 from lockstep.compare.difference import Differences, geomean
 from lockstep.compare.number_format import whole

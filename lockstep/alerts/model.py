@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.commit_ranges import Unknown
 from lockstep.alerts.cause.found_change import Cause
 from lockstep.alerts.cause.found_change import FoundChange as FoundChange
 from lockstep.alerts.cause.found_change import Waiver as Waiver
-from lockstep.alerts.cause.suspects import CommitNote
 
 #: What an alert reports. "changed": a number changed, and nobody has stated which direction is better. Alerts with one
 #: of the last five topics do not report changes of a number. They are called freshness alerts, see

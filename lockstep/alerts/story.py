@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lockstep.alerts.alert_ranking import explain
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.found_change import Evidence
-from lockstep.alerts.cause.suspects import CommitNote
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.reproduce import reproduce
 from lockstep.alerts.text import also, amount, change, culprits, headline, interval, proof, search_command

@@ -16,8 +16,9 @@ from lockstep.commands.merge import report
 from lockstep.commands.results_options import add_folder_options, repository, results_folder
 from lockstep.commands.verb import Verb
 from lockstep.fleet.merge import merge
+from lockstep.importing.formats import FORMATS
 from lockstep.importing.model import ForeignRun
-from lockstep.importing.read_file import FORMATS, UnreadableFile, read_file
+from lockstep.importing.read_file import UnreadableFile, read_file
 from lockstep.importing.write_asv import write_run
 from lockstep.processes.exit_status import BAD_NEWS, UsageError
 from lockstep.processes.git import Git, GitError

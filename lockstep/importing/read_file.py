@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lockstep.importing.formats import (
-    github_action_benchmark,
-    google_benchmark,
-    nvbench,
-    pytest_benchmark,
-    pytorch_hud,
-)
+from lockstep.importing.formats import FORMATS, github_action_benchmark, pytorch_hud
 from lockstep.importing.model import ForeignRun
-
-#: The module of each format. Google benchmark's recognises most, so it comes last.
-FORMATS: Mapping[str, ModuleType] = {
-    "pytest-benchmark": pytest_benchmark,
-    "nvbench": nvbench,
-    "github-action-benchmark": github_action_benchmark,
-    "pytorch-hud": pytorch_hud,
-    "google-benchmark": google_benchmark,
-}
 
 
 class UnreadableFile(Exception):

@@ -18,9 +18,9 @@ from lockstep.timing.arms.argument_rotation import draw_sets
 from lockstep.timing.arms.bound_arms import Arm, ArmReplay
 from lockstep.timing.arms.shared_buffers import Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verified, Verifier
+from lockstep.timing.checks.baseline_as_reference import unchecked
 from lockstep.timing.checks.check import Checked, brief
-from lockstep.timing.checks.standard import unchecked
-from lockstep.timing.cost_meters import CostMeter, estimates_of, reasons_of
+from lockstep.timing.costs.meter import CostMeter, estimates_of, reasons_of
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.epochs import Compared, Comparison
 from lockstep.timing.impossible_times import Limits

@@ -18,7 +18,7 @@ from lockstep.timing.arms.captured_arms import Captured, Capturer
 from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.verify_replays import Verified
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter, is_measured
+from lockstep.timing.costs.meter import CostMeter, is_measured
 from lockstep.timing.device import Device, Mistimed, Timing
 from lockstep.timing.estimates import Outcome, Series, outcome_of, rival_of, settled
 from lockstep.timing.rounds import Pace, time_rounds

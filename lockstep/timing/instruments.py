@@ -17,8 +17,8 @@ from lockstep.timing.arms.shared_buffers import Contender
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import Checked
 from lockstep.timing.controls import Controls
-from lockstep.timing.cost_meters import CostMeter
-from lockstep.timing.costs.meters import Meters
+from lockstep.timing.costs.available_meters import Meters
+from lockstep.timing.costs.meter import CostMeter
 from lockstep.timing.device import Device
 from lockstep.timing.epochs import Plan
 from lockstep.timing.rules.changed_shared_code import Trusted

@@ -13,8 +13,8 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit, load_family
 from lockstep.timing.case_measurement import CaseMeasurement, misspelt
+from lockstep.timing.checks.baseline_as_reference import take_as_standard
 from lockstep.timing.checks.check import brief
-from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.device import DeviceLost
 from lockstep.timing.instruments import CaseInstruments
 from lockstep.timing.rules.changed_shared_code import Trusted

@@ -8,8 +8,8 @@ from alerting import COMMITS, alerts, series, step
 from history import Here, commits_of, write_history
 
 from lockstep.alerts.analysis.analyse import analyse_store
+from lockstep.alerts.cause.commit_notes import CommitNote, notes, read_log
 from lockstep.alerts.cause.source_diff import source_diff
-from lockstep.alerts.cause.suspects import CommitNote, notes, read_log
 from lockstep.alerts.database.alert_row import Tracked, from_json, to_json
 from lockstep.alerts.story import tell
 from lockstep.history.store import Store

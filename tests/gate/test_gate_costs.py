@@ -22,8 +22,8 @@ from lockstep.gate.unchanged import Unchanged
 from lockstep.machine_code.model import CaseKey
 from lockstep.record.model import Estimate
 from lockstep.same_work.work import Observed
+from lockstep.timing.costs.available_meters import Meters
 from lockstep.timing.costs.host_time import NO_HOST
-from lockstep.timing.costs.meters import Meters
 from lockstep.timing.rounds import Pace
 
 [CASE] = grid(M=6)

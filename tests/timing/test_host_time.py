@@ -6,8 +6,8 @@ from made_suites import make_suite
 from lockstep import Cost, grid
 from lockstep.suite.variants import Family
 from lockstep.timing.arms.bound_arms import Arm
-from lockstep.timing.cost_meters import EPOCHS, is_measured
 from lockstep.timing.costs.host_time import CALLS, NO_HOST, HostTime
+from lockstep.timing.costs.meter import EPOCHS, is_measured
 from lockstep.timing.device import CpuDevice, DeviceLost
 from lockstep.timing.epochs import Plan
 from lockstep.timing.measure import Measurer

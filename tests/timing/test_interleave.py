@@ -11,7 +11,7 @@ from fakes import Bench, scripted_controls, steady_controls
 
 from lockstep.record.model import TWIN, Clocks
 from lockstep.timing.arms.verify_replays import Verified
-from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.costs.meter import CostMeter, Metered
 from lockstep.timing.device import DeviceLost, Timing
 from lockstep.timing.epochs import EPOCHS_A_CONTROL, Comparison, Plan
 from lockstep.timing.estimates import MOST_SAMPLES

@@ -17,8 +17,8 @@ from lockstep.alerts.analysis.machine_results import MachineResults, read_machin
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stopped_series import freshness, machine_reports, silent_machines
 from lockstep.alerts.cause.attribution import explained
+from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
-from lockstep.alerts.cause.suspects import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.model import Alert, AnalysisResult
 from lockstep.detect import Analysis, Change, Trend, continue_many
 from lockstep.detect.series_state import SeriesState

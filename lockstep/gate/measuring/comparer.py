@@ -31,7 +31,7 @@ from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.arms.verify_replays import Timed, Verifier
 from lockstep.timing.case_checks import Checks
 from lockstep.timing.checks.check import brief
-from lockstep.timing.costs.meters import Meters
+from lockstep.timing.costs.available_meters import Meters
 from lockstep.timing.device import Device, DeviceLost, Timing
 from lockstep.timing.instruments import Instruments
 from lockstep.timing.rounds import Pace

@@ -13,8 +13,8 @@ from lockstep.gate.namespaces import Sides
 from lockstep.suite.definition import Suite
 from lockstep.suite.variants import Family, NotInCommit
 from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
+from lockstep.timing.checks.baseline_as_reference import take_as_standard
 from lockstep.timing.checks.check import brief
-from lockstep.timing.checks.standard import take_as_standard
 from lockstep.timing.rules.changed_shared_code import Trusted
 from lockstep.timing.rules.rule import Disqualified
 

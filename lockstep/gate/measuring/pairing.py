@@ -19,7 +19,7 @@ from lockstep.timing.arms.replays import settle
 from lockstep.timing.arms.shared_buffers import ArmFailed, Buffers, Contender
 from lockstep.timing.checks.check import brief
 from lockstep.timing.clock_correction import Pair, at_common_clock, midmean
-from lockstep.timing.cost_meters import CostMeter
+from lockstep.timing.costs.meter import CostMeter
 from lockstep.timing.device import Device, Timing
 from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted

@@ -16,7 +16,7 @@ import torch
 
 from lockstep.timing.arms.bound_arms import Arm, BoundCall
 from lockstep.timing.arms.captured_arms import Capturer
-from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.costs.meter import CostMeter, Metered
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.rounds import Pace, time_rounds
 from lockstep.timing.rules.changed_shared_code import Trusted

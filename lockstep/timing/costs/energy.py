@@ -21,7 +21,7 @@ import torch
 from lockstep.gpu.nvml import find_gpu
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.captured_arms import Capturer
-from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.costs.meter import CostMeter, Metered
 from lockstep.timing.device import Device, Replay, Timing
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.changed_shared_code import Trusted

@@ -19,7 +19,7 @@ import torch
 from lockstep.record.model import TWIN
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.checks.check import brief, without_frames
-from lockstep.timing.cost_meters import CostMeter, Metered
+from lockstep.timing.costs.meter import CostMeter, Metered
 from lockstep.timing.device import Device, DeviceLost, Timing
 
 #: Maximum and minimum number of calls in a batch, number of batches in an epoch, and seconds that a batch of slow calls

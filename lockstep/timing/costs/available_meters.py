@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lockstep.timing.arms.bound_arms import BoundCall
-from lockstep.timing.cost_meters import CostMeter
 from lockstep.timing.costs.behind import Behind, fixed_kernels
 from lockstep.timing.costs.energy import Counter, CudaMark, Energy, cuda_counter
 from lockstep.timing.costs.host_time import NO_HOST, CudaSpinner, HostTime
+from lockstep.timing.costs.meter import CostMeter
 from lockstep.timing.device import Device
 from lockstep.timing.rounds import Pace
 from lockstep.timing.rules.changed_shared_code import Trusted
