@@ -79,7 +79,7 @@ def test_one_run_tells_slower_same_new_removed_and_every_way_to_fail(project, mo
     for name, reason in {
         "wrong": r"WrongResult: wrong output 0 is off by 0\.01 of its norm.*",
         "unwritten": r"WrongResult: unwritten output 0 is NaN or infinite in .*",
-        "raises": r"RuntimeError: no such thing",
+        "raises": r"RuntimeError: no such thing \(at toy/product\.py:\d+\)",
         "hangs": r"hung for 10 s in its check",
         "killed": r"killed by SIGKILL in its check",
         "hungry": r"RuntimeError: .*can't allocate memory.*",
