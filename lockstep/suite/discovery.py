@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from lockstep.suite.definition import Suite, SuiteError
+from lockstep.suite.own_variants import Adapter
 from lockstep.suite.selection import pick_suites
 
 #: Packages under test if asv.conf.json does not name them.
@@ -124,9 +125,20 @@ def suites_in(module: ModuleType) -> Iterator[Suite]:
             raise SuiteError(
                 f"{module.__file__}: suite {name} needs {missing}; a class that is only a base begins with _"
             )
+        _expect_spelling(value)
         suite = value()
         suite.variants()  # raises now if the variants are wrong
         yield suite
+
+
+def _expect_spelling(suite: type[Suite]) -> None:
+    """Raise ``SuiteError`` if an attribute is spelt almost like one of ``Suite``: it would have no effect."""
+    known = {name for name in (*dir(Suite), *Suite.__annotations__) if not name.startswith("_")}
+    for name, value in vars(suite).items():
+        if name.startswith("_") or name in known or isinstance(value, Adapter):
+            continue
+        if close := difflib.get_close_matches(name, known, n=1, cutoff=0.88):
+            raise SuiteError(f"suite {suite.__name__}: Lockstep knows no {name}; did you mean {close[0]}?")
 
 
 def is_suite(value: object) -> TypeGuard[type[Suite]]:

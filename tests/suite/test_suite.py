@@ -198,6 +198,15 @@ def test_variants_are_read_where_the_configuration_says_that_packages_lie(tmp_pa
     assert suite.variants() == ("moved", "op.fast", "op.slow")
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"), [("toleranse = 3", "tolerance"), ("def warm_histroy(self): ...", "warm_history")]
+)
+def test_a_misspelt_attribute_is_refused(load, line, meant):
+    name = re.findall(r"\w+", line.removeprefix("def "))[0]
+    with pytest.raises(SuiteError, match=rf"suite Thing: Lockstep knows no {name}; did you mean {meant}\?"):
+        load(changed("    WIDTH = 3\n", f"    {line}\n"))
+
+
 def test_a_mistake_in_the_kernels_is_named_with_its_line(load):
     with pytest.raises(SuiteError, match=r"toy/thing\.py:2: invalid syntax"):
         load(kernels="import torch\nVARIANTS = {,}\n")
