@@ -180,8 +180,11 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
     if ending:
         commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
         newest = commits[-1].hash if commits else ""
+    before = store.alert(args.alert)
+    joined = store.same_step(before) if action in ("ack", "mute") else []
+    others = ", ".join(str(one.id) for one in joined if one.state == before.state)
     alert = store.act(args.alert, request, newest)
-    print(f"alert {alert.id} is {status(alert)}")
+    print(f"alert {alert.id} is {status(alert)}{f', with {others} of the same step' if others else ''}")
     return OK
 
 

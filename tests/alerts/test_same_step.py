@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from alerting import COMMITS, alerts, queued, series, step, told
+from verb import run_verb
 
 from lockstep.alerts.alert_ranking import doubted, rank_of
 from lockstep.alerts.analysis.grouping import group
@@ -164,6 +165,17 @@ def test_acknowledging_and_muting_apply_to_the_story_and_an_ending_to_its_alert(
     store.act(first.id, Act("resolve", "ada"))
     assert [one.state for one in store.same_step(first)] == ["acknowledged"] * 2
     assert store.alert(other.id).state == "new"
+
+
+def test_the_verb_says_which_alerts_an_action_applies_to(store, tmp_path, monkeypatch, capsys):
+    sync(store)
+    [first, other] = store.page(Choice(OPEN)).alerts
+    mates = ", ".join(str(one.id) for one in store.same_step(first))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    for alert, joined in [(first, f", with {mates} of the same step"), (other, "")]:
+        assert run_verb("alerts", "ack", alert.id, "--state", tmp_path / "alerts.sqlite") == 0
+        assert capsys.readouterr().out == f"alert {alert.id} is acknowledged{joined}\n"
 
 
 def test_a_story_has_one_message_also_when_another_machine_joins_later(store):
