@@ -134,15 +134,16 @@ def of_a_slowdown(report: Report) -> list[str]:
     if not report.regressions:
         return []
     family = report.regressions[0].key.suite.partition(".")[0]
-    of_releases = "--toolchain " if is_release(report.head) else ""
-    why = f"to see what changed in the machine code: lockstep code diff {of_releases}{_versions(report)}"
+    why = f"to see what changed in the machine code: lockstep code diff {_versions(report)}"
     why += f" --family {shlex.quote(family)}"
     accept = "if a slowdown is meant: an [[accept]] with the reason in thresholds.toml"
     return [accept] if report.script else [why, accept]
 
 
 def _versions(report: Report) -> str:
-    return " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
+    """Return base and head as arguments of ``lockstep code diff``."""
+    of_releases = "--toolchain " if is_release(report.head) else ""
+    return of_releases + " ".join(shlex.quote(_ref(label)) for label in (report.base, report.head))
 
 
 def _ref(label: str) -> str:
