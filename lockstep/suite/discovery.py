@@ -152,7 +152,7 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     Raise ``SuiteError`` if the list is empty, a package that a suite measures is missing from it, or a suite's module
     imports a listed package at its top level, so that every commit would be measured with the current package.
     """
-    packages = tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
+    packages = _listed(conf)
     if not packages:
         raise SuiteError('"packages" in asv.conf.json is empty, so no code comes from a commit: name what is measured')
     for suite in suites.values():
@@ -168,6 +168,10 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
             if top := _holds(module, packages):
                 raise SuiteError(f"{module.__file__} imports {top}, which comes from each commit: {IMPORT_INSIDE}")
     return packages
+
+
+def _listed(conf: Any) -> tuple[str, ...]:
+    return tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
 
 
 def _measured(suite: Suite, root: Path) -> set[str]:
@@ -230,7 +234,7 @@ def packages_folder(conf: Any, suites: Mapping[str, Suite]) -> Path:
     if any(suite.adapters for suite in suites.values()):
         stated = "packages" in getattr(conf, "lockstep", {})
         names = '"packages" in asv.conf.json names' if stated else 'counts without "packages" in asv.conf.json'
-        measured |= dict.fromkeys(packages_under_test(conf, suites), names)
+        measured |= dict.fromkeys(_listed(conf), names)
     for top, source in measured.items():
         if top and not _is_package(folder, top):
             close = difflib.get_close_matches(top, [path.stem for path in folder.glob("*")], n=1)
