@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -133,7 +133,7 @@ class FamilyAddress(Address):
     axis: str = ""
 
 
-_PAGES: dict[tuple[str, int], Callable[..., Address]] = {
+_PAGES: dict[tuple[str, int], type[Any]] = {
     (page.KIND, page.PLACES): page for page in (OverviewAddress, CommitAddress, SeriesAddress, FamilyAddress)
 }
 
@@ -148,10 +148,11 @@ def parse(path: str, search: str) -> Address | None:
     if page is None or path.startswith("//"):
         return None
     query, chosen = _query(search), dict[str, Any]()
-    for field in fields(page)[len(places) :]:  # type: ignore[arg-type]
+    for field in fields(page)[len(places) :]:
         values = query.get(_KEYS.get(field.name, field.name), [])[:_MOST]
         chosen[field.name] = tuple(values) if field.default == () else values[0] if values else ""
-    return page(*places, **chosen)
+    address: Address = page(*places, **chosen)
+    return address
 
 
 def query_values(search: str, *keys: str) -> dict[str, str]:

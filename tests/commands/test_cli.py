@@ -250,18 +250,23 @@ def test_thresholds_that_are_not_there(run):
     assert "no such file" in said
 
 
-def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
-    (tmp_path / "results").mkdir()
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
+def ingested(folder, stdout):
+    """Run ``lockstep ingest --json`` in a process whose standard output is this file."""
+    (folder / "results").mkdir()
+    return subprocess.run(
         [sys.executable, "-c", "from lockstep.commands.cli import main; main()", "ingest", "--json"],
-        cwd=tmp_path,
-        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
-        stdout=writing,
+        cwd=folder,
+        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = ingested(tmp_path, writing)
     os.close(writing)
     assert done.returncode == 128 + 13
     assert "Traceback" not in done.stderr
@@ -271,14 +276,6 @@ def test_a_reader_that_goes_away_gets_no_traceback(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_output_that_cannot_be_written_is_no_verdict(tmp_path):
     """Status 1 is the gate's verdict "slower", and Python's own status for an error that nobody handles."""
-    (tmp_path / "results").mkdir()
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", "from lockstep.commands.cli import main; main()", "ingest", "--json"],
-            cwd=tmp_path,
-            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = ingested(tmp_path, full)
     assert (done.returncode, done.stderr) == (3, "standard output cannot be written: No space left on device\n")

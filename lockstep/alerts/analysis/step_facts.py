@@ -32,10 +32,10 @@ WINDOW = 5
 #: Number of points on each side of a change among which a series is at one level or the other.
 _AROUND = 128
 
-#: How often a series passes from one of two levels to the other, from which on it moves between them.
+#: Number of passages from one level to the other from which on a series counts as moving between two levels.
 _OFTEN = 4
 
-#: How many times as long as any before a stay at the new level is, from which on it is no longer one of many.
+#: A stay at the new level lasts if it has at least this many times the points of the longest stay before it.
 _LASTING = 10
 
 #: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
