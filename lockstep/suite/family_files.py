@@ -27,8 +27,9 @@ HARNESS = "lockstep"
 _IMPORTER = "import_module"
 #: Modules that give access to what imports by composed names, as in ``getattr(sys, name)``.
 _HOLDERS = frozenset({"sys", "importlib"})
-#: Builtins that run a text, which may import. As attributes these names are common: ``model.eval()``.
-_RUN_TEXT = frozenset({"exec", "eval", "__builtins__"})
+#: Builtins that run a text, or compile one that other calls run; it may import. As attributes these names are common:
+#: ``model.eval()``, ``torch.compile(f)``, ``re.compile("a")``.
+_RUN_TEXT = frozenset({"exec", "eval", "compile", "__builtins__"})
 #: Other names by which a module may import what its text does not name, or change where imports are found.
 _DYNAMIC = frozenset(
     {
@@ -267,6 +268,7 @@ def _facts(file: str, text: bytes) -> _Facts:
     mentioned: set[str] = set()
     any_import = False
     plain: set[int] = set()  # nodes that use a module or an importer in a form whose effect is known
+    expressions: set[int] = set()  # uses of compile whose text is an expression: it has no import statement
     for node in ast.walk(tree):  # each node before its children
         match node:
             case ast.Import():
@@ -290,6 +292,8 @@ def _facts(file: str, text: bytes) -> _Facts:
                     plain.add(id(called))
                     names.add(f"{name}.*")
                     any_import |= name in _HOLDERS
+            case ast.Call(func=ast.Name(id="compile") as called, args=[_, _, ast.Constant(value="eval")], keywords=[]):
+                expressions.add(id(called))
             case ast.Attribute(value=value, attr=name):
                 mentioned.add(name)
                 plain.add(id(value))
@@ -298,7 +302,7 @@ def _facts(file: str, text: bytes) -> _Facts:
             case ast.Name(id=name):
                 mentioned.add(name)
                 any_import |= name == _IMPORTER and id(node) not in plain
-                any_import |= name in _RUN_TEXT
+                any_import |= name in _RUN_TEXT and id(node) not in expressions
                 any_import |= name in _HOLDERS and id(node) not in plain
             case ast.Constant(value=str(name)) if _DOTTED.fullmatch(name):
                 # A string may name a module, as lazy imports do; in a package's __init__ without the package's name.

@@ -74,7 +74,11 @@ def test_imports_are_followed_within_the_packages(tree):
         ("exec('from toy import other')\n", True),
         ("run = eval\nrun(TEXT)\n", True),
         ("exec(TEXT, NAMES)\n", True),
-        ("model.eval()\n", False),
+        ("FunctionType(compile(TEXT, '', 'exec'), NAMES)()\n", True),
+        ("FunctionType(compile(TEXT, '', MODE), NAMES)()\n", True),
+        ("run = compile\nrun(TEXT, '', 'eval')\n", True),
+        ("FunctionType(compile(TEXT, '', 'eval'), NAMES)()\n", False),
+        ("model.eval()\nre.compile('a')\ntorch.compile(model)\n", False),
     ],
 )
 def test_an_import_that_the_text_does_not_name_stands_for_all_modules(tree, text, whole):
