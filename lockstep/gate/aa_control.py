@@ -10,9 +10,6 @@ from lockstep.gate.model import SeriesKey, Verdict
 from lockstep.gate.report.report import percent
 from lockstep.gate.sequential_decision import furthest
 
-#: Largest difference that a note states, as a share. With few scattered epochs an interval may have an absurd end.
-_MOST = 5.0
-
 
 @dataclass(frozen=True)
 class AAControl:
@@ -26,7 +23,7 @@ class AAControl:
 
     @cached_property
     def _apart(self) -> dict[SeriesKey, tuple[float, bool]]:
-        """Return for each case the share by which unchanged code may differ, and whether this bound is finite."""
+        """Return for each case the share by which unchanged code may differ, and whether an interval ends there."""
         return {
             verdict.key: furthest(verdict.change)
             for verdict in self.verdicts
@@ -46,6 +43,4 @@ class AAControl:
         if key is None or self._apart[key][0] <= requested(key):
             return ""
         apart, ends = self._apart[key]
-        if apart > _MOST:
-            apart, ends = _MOST, False
         return f"unchanged code may differ by {percent(apart)}{'' if ends else ' or more'} here ({key})"

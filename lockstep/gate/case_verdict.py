@@ -139,11 +139,11 @@ class Trial:
     def _decided(self, verdict: Verdict) -> Verdict:
         """Return the verdict with outcome, reason and numbers.
 
-        The numbers come from the last pass. A case gets a second pass only if its first pass showed a difference,
-        so the first pass overstates the difference.
+        The numbers come from the second pass once it has been tested. A case gets a second pass only if its first pass
+        showed a difference, so the first pass overstates the difference.
         """
         first, *more = [self.ratios_of(measured) for measured in self.passes]
-        shown, measured = (more[0], self.passes[1]) if more and more[0] else (first, self.passes[0])
+        shown, measured = (more[0], self.passes[1]) if more and len(more[0]) >= LOOKS[0] else (first, self.passes[0])
         if not shown:
             return replace(verdict, reason=MOVED if self.moved else UNREACHED)
         verdict = replace(

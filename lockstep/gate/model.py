@@ -155,6 +155,11 @@ class Verdict:
         return self.key.quantity not in ("energy", ERROR, COMPILE)
 
     @property
+    def looks_slower(self) -> bool:
+        """Return whether the whole interval of an unsure case lies above ``min_effect``: one pass found a slowdown."""
+        return self.outcome == "unsure" and self.change is not None and self.change.low > self.min_effect
+
+    @property
     def blocks(self) -> bool:
         """Return whether this verdict must stop the change from being merged."""
         return (self.outcome == "slower" and not self.accepted) or (self.outcome == "failed" and not self.in_base)

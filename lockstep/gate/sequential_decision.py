@@ -147,13 +147,13 @@ def relative(log: Estimate) -> Estimate:
 
 
 def furthest(change: Estimate) -> tuple[float, bool]:
-    """Return how far from zero the true change may lie, as a share, and whether the interval is finite.
+    """Return how far from zero the true change may lie, as a share, and whether the interval shows it.
 
-    The interval of a single epoch is infinite. Then return the epoch's own change, but at least 100 %, because the true
-    change may be even larger.
+    The interval of a few scattered epochs has an absurd end, and that of a single epoch is infinite. An end beyond
+    100 % and beyond the change itself tells nothing of the machine: return the larger of these two, and ``False``.
     """
-    bound = max(abs(change.low), abs(change.high))
-    return (bound, True) if math.isfinite(bound) else (max(1.0, abs(change.value)), False)
+    bound, most = max(abs(change.low), abs(change.high)), max(1.0, abs(change.value))
+    return (bound, True) if bound <= most else (most, False)
 
 
 def _reach(epochs: Sequence[float], tail: float) -> float:

@@ -85,8 +85,9 @@ def test_buffers_are_shared_if_all_epochs_shared_them(shared):
 def test_a_difference_that_is_not_found_again_does_not_count(second, outcome, reason):
     found = trial(SLOWER, second).verdict(KEY)
     assert (found.outcome, found.reason, found.confirmed) == (outcome, reason, False)
-    # The first was picked for its difference: the second's numbers are told where there are some.
-    assert found.change == relative(interval(ratios(second or SLOWER), TEST.alpha))
+    # The first was picked for its difference: the second's numbers are told once they were tested.
+    assert found.change == relative(interval(ratios(second if len(second) >= LOOKS[0] else SLOWER), TEST.alpha))
+    assert found.looks_slower is (len(second) < LOOKS[0])
 
 
 def test_a_second_round_that_controls_spoiled_is_not_said_to_be_out_of_time():

@@ -101,6 +101,15 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
     assert headline(undecided) == (
         "Nothing slower by more than 0.25 % in 1 of 2 cases; the others have no verdict: too noisy (1 same, 1 unsure)."
     )
+    # One pass found it, and the budget ended: a change that is plainly there must not read as a pass.
+    once = verdict("unsure", 3.99, case="M=1", min_effect=1.0, reason=SHORT)
+    assert headline(report(verdict("same", 0.0), once)) == (
+        "Looks slower, not confirmed: linear split_k by +399.00 % (+398.90 to +399.10) at M=1 cold; nothing else "
+        "slower by more than 0.25 % in 1 of 2 cases; the others have no verdict: +3900.00% in a first pass, not "
+        "confirmed by a second (1 same, 1 unsure)."
+    )
+    assert headline(report(once)).startswith("Looks slower, not confirmed: linear split_k by +399.00 % ")
+    assert headline(report(replace(once, min_effect=3.99))).startswith("Nothing was judged: ")
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
     skipped = report(verdict("same", case="M=1"), verdict("na", variant="planes", reason="Triton finds no GPU here"))
     assert headline(skipped) == (

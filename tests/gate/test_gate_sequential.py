@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from lockstep.gate.sequential_decision import LOOKS, Test, found_twice, furthest, interval, relative
+from lockstep.gate.case_verdict import Measured, Trial
+from lockstep.gate.model import SeriesKey
+from lockstep.gate.sequential_decision import LOOKS, MOST_SAME, Test, found_twice, furthest, interval, relative
 from lockstep.record.model import Estimate
 
 EFFECT = 0.0025
@@ -196,6 +198,33 @@ def test_noise_without_an_interval_is_at_least_what_was_seen():
     assert furthest(Estimate(-0.01, -0.07, 0.05)) == (0.07, True)
     assert furthest(relative(interval([math.log(7.533)], 0.01))) == (pytest.approx(6.533), False)
     assert furthest(relative(interval([0.1], 0.01))) == (1.0, False)
+    assert furthest(Estimate(0.3, -0.9, 529.0)) == (1.0, False)
+    assert furthest(Estimate(1.5, 1.2, 529.0)) == (1.5, False)
+
+
+@pytest.mark.parametrize(("truth", "least", "most"), [(1.0, 0.0, 0.0), (5.0, 0.7, 1.0)])
+def test_bursts_call_nothing_slower_and_hide_no_slowdown_that_is_plainly_there(truth, least, most):
+    """A busy CPU: three epochs in ten off by a factor of e on average, a few epochs for the A/A control, any budget.
+
+    A threshold that an interval of two or three such epochs widened without bound let 43 % of fivefold slowdowns count.
+    """
+    chance = np.random.default_rng(11)
+    outcomes = []
+    for _ in range(500):
+        hit = chance.random(64) < 0.3
+        bursts = hit * chance.choice([-1, 1], 64) * chance.exponential(1.0, 64) + chance.normal(0.0, 0.02, 64)
+        apart, _ = furthest(relative(interval(bursts[: chance.integers(1, 8)].tolist(), 0.01)))
+        trial = Trial(Test(max(0.01, apart), 0.01, 1, MOST_SAME))
+        for ratio in bursts[8 : chance.integers(9, 64)].tolist():
+            trial.add(Measured(1.0, truth * math.exp(ratio)))
+            if trial.over:
+                break
+        verdict = trial.verdict(SeriesKey("linear", "split_k", "M=8", "warm"))
+        outcomes.append("looks slower" if verdict.looks_slower else verdict.outcome)
+    assert "faster" not in outcomes
+    assert least <= outcomes.count("slower") / len(outcomes) <= most
+    if truth == 1.0:
+        assert outcomes.count("looks slower") <= 0.005 * len(outcomes)
 
 
 def test_an_interval_wider_than_a_reader_accepts_is_not_the_same_however_much_noise_widened_the_threshold():

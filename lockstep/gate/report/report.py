@@ -175,6 +175,9 @@ def _headline(report: Report) -> str:
         parts += [f"{text} in every draw" for text in _of_cost(slower, ERROR)]
         parts += _of_bits(slower, "not deterministic any more")
         parts += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
+    looks_slower = [verdict for verdict in report.of("unsure") if verdict.looks_slower]
+    if looks_slower:
+        parts.append(f"looks slower, not confirmed: {_names(looks_slower)} by {_by(looks_slower)}")
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
         sized = [verdict for verdict in accepted if verdict.change]
@@ -186,7 +189,7 @@ def _headline(report: Report) -> str:
         parts.append(f"no case that the change can touch was judged: {report.unjudged}")
         return _sentence(parts, report)
     if not slower and (accepted or report.of("same") or report.of("faster")):
-        other = "else " if accepted or report.unrun else ""
+        other = "else " if accepted or looks_slower or report.unrun else ""
         parts.append(f"nothing {other}slower by more than {counts_from(report)}{_share(report)}")
     elif not slower and report.of("new") and not failed:
         parts.append(f"nothing was compared; head passes its checks in {_cases(report.of('new'))} without a base")
