@@ -76,13 +76,13 @@ class Survey:
         covered = set(self.plan) - set(self.open())
         return [case for case in self.plan if case in covered and is_sampled(self.commit, *case)]
 
-    def told(self) -> str:
-        """Return what was found, as one line."""
+    def told(self, again: int) -> str:
+        """Return what was found, as one line. ``again``: number of cases outside the plan, which are timed again."""
         rest = len(self.open())
         by_graph = len(self.plan) - self._by_files - rest
         return (
-            f"{self.commit[:8]}: of {len(self.plan)} cases {self._by_files} have the same files as a timed commit and "
-            f"{by_graph} the same work; {len(self.sampled)} of these and {rest} others are timed"
+            f"{self.commit[:8]}: of {len(self.plan) + again} cases {self._by_files} have the same files as a timed "
+            f"commit and {by_graph} the same work; {len(self.sampled)} of these and {rest + again} others are timed"
         )
 
     def _found(self, case: Case) -> dict[Key, Record]:

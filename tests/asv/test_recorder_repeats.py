@@ -128,6 +128,10 @@ def test_a_case_that_is_timed_again_keeps_what_is_known_of_its_work(project):
     first, again = run.commit(gpu), run.commit(gpu)
     assert set(first.values()) == set(again.values()) == {""}
     assert gpu.measured == [*CASES, *CASES]
+    assert run.said[-1] == (
+        "cccccccc: of 2 cases 0 have the same files as a timed commit and 0 the same work; "
+        "0 of these and 2 others are timed"
+    )
     for record in read_records(run.path)[1]:
         assert record.sources != ""
         assert record.work == {"plain": "other", "twice": "work of twice"}[record.variant]
