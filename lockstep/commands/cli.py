@@ -23,6 +23,7 @@ from asv.commands.quickstart import Quickstart as AsvQuickstart
 from asv.commands.run import Run as AsvRun
 from asv.console import log
 
+from lockstep.commands import asv_check
 from lockstep.commands.asv_show import expect_results
 from lockstep.commands.config import check_config
 from lockstep.processes import extras
@@ -97,6 +98,7 @@ def _status(program: str) -> int:
         if preload := section.get("preload"):
             os.environ[PRELOAD] = ",".join(preload)
         expect_results(arguments)
+        asv_check.warn(arguments)
         result = arguments.func(arguments)
         return _verdict(arguments.func, result)
     except (util.UserError, util.ProcessError) as error:

@@ -170,6 +170,16 @@ def packages_under_test(conf: Any, suites: Mapping[str, Suite]) -> tuple[str, ..
     return packages
 
 
+def slow_imports(suites: Mapping[str, Suite]) -> Iterator[str]:
+    """Yield a sentence for each module of the suites that imports torch or Triton at its top level."""
+    for module in dict.fromkeys(module for suite in suites.values() for module in _imported_modules(suite)):
+        if top := _holds(module, ("torch", "triton")):
+            yield (
+                f"{module.__file__} imports {top} at its top, which takes seconds in each process that reads the "
+                "suites, asv's discovery among them: import it inside functions"
+            )
+
+
 def _listed(conf: Any) -> tuple[str, ...]:
     return tuple(getattr(conf, "lockstep", {}).get("packages", PACKAGES))
 

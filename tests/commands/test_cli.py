@@ -6,8 +6,10 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
+from project import KERNELS, SUITE
 
 import tools.__main__  # noqa: F401 — makes its verbs known
 from lockstep.commands import cli
@@ -179,6 +181,37 @@ def test_a_value_of_the_wrong_type_is_named(run, tmp_path, words, change, said):
     status, told = run(*words)
     assert status == 4
     assert said in told
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("enviroment_type", "it has no effect; did you mean 'environment_type'?"),
+        ("result_dir", "it has no effect; did you mean 'results_dir'?"),
+        ("colour", "'colour': it has no effect\n"),
+    ],
+)
+def test_check_names_a_key_that_nobody_reads(run, tmp_path, key, said):
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | {key: "x", "build_cache_size": 1}))
+    told = run("check")[1]
+    assert f"asv.conf.json: neither asv nor Lockstep knows the key '{key}': " in told
+    assert said in told
+    assert told.count("neither asv nor Lockstep") == 1
+    assert "neither asv" not in run("changes")[1]
+
+
+def test_check_names_suites_that_import_torch_at_their_top(run, tmp_path):
+    settings = {"environment_type": "lockstep", "plugins": [".lockstep.asv"], "lockstep": {"packages": ["toy"]}}
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | settings | {"benchmark_dir": "speeds"}))
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "product.py").write_text(dedent(KERNELS))
+    (tmp_path / "speeds").mkdir()
+    (tmp_path / "speeds" / "__init__.py").touch()
+    (tmp_path / "speeds" / "quick.py").write_text(dedent(SUITE))
+    (tmp_path / "speeds" / "slow.py").write_text(f"from torch import nn\n{dedent(SUITE)}".replace("Product(", "Other("))
+    told = run("check")[1]
+    assert f"{tmp_path}/speeds/slow.py imports torch at its top, which takes seconds in each process" in told
+    assert told.count(" at its top") == 1
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "null", "[" * 100_000])
