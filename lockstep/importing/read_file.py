@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from lockstep.importing.formats import FORMATS, github_action_benchmark, pytorch_hud
+from lockstep.importing.formats import DIRECTED, FORMATS, LISTS, github_action_benchmark
 from lockstep.importing.model import ForeignRun
 
 
@@ -19,16 +18,18 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
     """Return the name of a file's format, and the runs that the file holds.
 
     ``format_name`` is a key of ``FORMATS``; "" recognises the format by its content. Raise ``UnreadableFile`` if the
-    file cannot be read, or is not of this format.
+    file cannot be read, is not of this format, or is of a format that only its name tells from another.
     """
     try:
         text = path.read_text(encoding="utf-8").removeprefix(github_action_benchmark.PREFIX).strip().removesuffix(";")
         content = _parsed(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}") from error
-    name = format_name or next((name for name, module in FORMATS.items() if _is_of(module, content)), "")
-    if not name or not _is_of(FORMATS[name], content):
+    name = format_name or next((name for name in FORMATS if _is_of(name, content)), "")
+    if not name or not _is_of(name, content):
         raise UnreadableFile(f"{path} is not a file of {name or ' or '.join(FORMATS)}")
+    if not format_name and name in DIRECTED:
+        raise UnreadableFile(f"{path} states no better direction: name it with --format {' or '.join(DIRECTED)}")
     try:
         return name, FORMATS[name].read(content, path.parent)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -36,12 +37,12 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
         raise UnreadableFile(f"{path} is not a whole file of {name}: {what}") from error
 
 
-def _is_of(module: ModuleType, content: Any) -> bool:
-    """Return whether content is an object with the keys of a format. A file of PyTorch's HUD is a list of objects."""
-    if isinstance(content, list) != (module is pytorch_hud):
+def _is_of(name: str, content: Any) -> bool:
+    """Return whether content is an object, or a list of objects, with the keys of a format."""
+    if isinstance(content, list) != (name in LISTS):
         return False
     entries = content if isinstance(content, list) else [content]
-    return bool(entries) and all(isinstance(entry, dict) and entry.keys() >= module.KEYS for entry in entries)
+    return bool(entries) and all(isinstance(entry, dict) and entry.keys() >= FORMATS[name].KEYS for entry in entries)
 
 
 def _parsed(text: str) -> Any:

@@ -133,6 +133,50 @@ def test_the_history_of_github_action_benchmark(repo):
     assert (trend.benchmark.unit, trend.benchmark.better) == ("iter/sec", "higher")
 
 
+@pytest.mark.parametrize(("tool", "better"), [("customSmallerIsBetter", "lower"), ("customBiggerIsBetter", "higher")])
+def test_the_output_for_github_action_benchmark_needs_its_direction(repo, tmp_path, capfd, tool, better):
+    """In the layout of ``test/data/extract/customSmallerIsBetter_output2.json`` (a number as range) and of
+    ``customBiggerIsBetter_output.json`` (a text) of benchmark-action/github-action-benchmark, and of the benches of
+    varun-sundar-rabindranath/gha-bench-test (a text as value)."""
+    benches = [
+        {"name": "No probe / tokens.per.s", "unit": "tokens/s", "value": 90.5, "range": 0.5},
+        {"name": "Free", "unit": "MB", "value": "150", "range": "3", "extra": "Anything"},
+    ]
+    (tmp_path / "output.json").write_text(json.dumps(benches))
+    assert run(repo, tmp_path / "output.json", "--machine", "ci") == 1
+    assert (
+        "output.json states no better direction: name it with --format customSmallerIsBetter or customBiggerIsBetter"
+        in capfd.readouterr().out
+    )
+    trends = imported(repo, tmp_path / "output.json", "--machine", "ci", "--format", tool)
+    assert {trend.benchmark.better for trend in trends.values()} == {better}
+    assert sorted(trend.value[0] for trend in trends.values()) == [90.5, 150.0]
+    assert {key[1] for key in trends} == {"Benchmark.No probe . tokens_per_s", "Benchmark.Free"}
+
+
+def test_the_wall_times_of_hyperfine(repo, tmp_path, capfd):
+    """In the layout of ``hyperfine.json`` of zeroows/1brc, and of dandavison/misc, whose older one has no exit codes.
+
+    The fields that may be missing are those of ``BenchmarkResult`` in sharkdp/hyperfine.
+    """
+    spread = {"mean": 0.4, "stddev": 0.1, "user": 0.2, "system": 0.1, "min": 0.3, "max": 0.5}
+    results = [
+        {"command": "./build/solve --size 8", "median": 0.35, "times": [0.5, 0.35, 0.3], "exit_codes": [0, 0, 0]},
+        {"command": "sleep 0.4", "median": 0.4, "times": [0.4], "stddev": None, "parameters": {"time": "0.4"}},
+        {"command": "sleep 1", "median": 1.1},
+    ]
+    (tmp_path / "hyperfine.json").write_text(json.dumps({"results": [spread | result for result in results]}))
+    trends = imported(repo, tmp_path / "hyperfine.json", "--machine", "ci")
+    assert {key[1:]: trend.value.tolist() for key, trend in trends.items()} == {
+        ("hyperfine.__build_solve --size 8", ""): [0.35],
+        ("hyperfine.sleep 0_4", "time=0.4"): [0.4],
+        ("hyperfine.sleep 1", ""): [1.1],
+    }
+    assert {(trend.benchmark.unit, trend.benchmark.better) for trend in trends.values()} == {("seconds", "lower")}
+    assert run(repo, tmp_path / "hyperfine.json") == 4
+    assert "does not name the machine" in "".join(capfd.readouterr())
+
+
 def test_the_metrics_of_pytorchs_hud(repo, tmp_path):
     # In the layout of pytorch's benchmarks/dynamo/pr_time_benchmarks.
     metric = {"name": "compile_time_instruction_count", "benchmark_values": [3.0, 1.0, 2.0]}

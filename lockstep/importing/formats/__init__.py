@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
+from pathlib import Path
+from typing import Any, Protocol
 
 from lockstep.importing.formats import (
     github_action_benchmark,
     google_benchmark,
+    hyperfine,
     nvbench,
     pytest_benchmark,
     pytorch_hud,
 )
+from lockstep.importing.model import ForeignRun
 
-#: The module of each format. Google benchmark's recognises most, so it comes last.
-FORMATS: Mapping[str, ModuleType] = {
+
+class Format(Protocol):
+    """A format: a module, or an object.
+
+    Attributes:
+        KEYS: keys by which a file, or each entry of a list, is recognised.
+    """
+
+    KEYS: set[str]
+
+    def read(self, content: Any, folder: Path) -> list[ForeignRun]:
+        """Return the runs that a file in ``folder`` holds."""
+
+
+#: Formats by name. Those that are recognised by the fewest keys come last.
+FORMATS: Mapping[str, Format] = {
     "pytest-benchmark": pytest_benchmark,
     "nvbench": nvbench,
     "github-action-benchmark": github_action_benchmark,
     "pytorch-hud": pytorch_hud,
     "google-benchmark": google_benchmark,
+    "hyperfine": hyperfine,
+    "customSmallerIsBetter": github_action_benchmark.Output("lower"),
+    "customBiggerIsBetter": github_action_benchmark.Output("higher"),
 }
+
+#: Formats of files without a better direction: who imports such a file names the format.
+DIRECTED = ("customSmallerIsBetter", "customBiggerIsBetter")
+
+#: Formats whose files are lists.
+LISTS = ("pytorch-hud", *DIRECTED)

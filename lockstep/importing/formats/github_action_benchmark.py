@@ -1,6 +1,6 @@
-"""Read the history of github-action-benchmark, ``data.js`` (or its JSON).
+"""Read the history of github-action-benchmark, ``data.js`` (or its JSON), and the output of one run that it takes.
 
-The file holds all commits. The tool that measured decides the better direction, as in ``src/write.ts`` of
+The history holds all commits. The tool that measured decides the better direction, as in ``src/write.ts`` of
 benchmark-action/github-action-benchmark (``biggerIsBetter``).
 """
 
@@ -32,6 +32,22 @@ def read(content: Any, folder: Path) -> list[ForeignRun]:
             numbers = tuple(_number(name, bench, better) for bench in entry["benches"])
             runs.append(ForeignRun(numbers, commit["id"], milliseconds(commit["timestamp"]), int(entry["date"])))
     return sorted(runs, key=lambda run: run.measured_at)
+
+
+class Output:
+    """The output of one run, for the tools customSmallerIsBetter and customBiggerIsBetter: a list of numbers.
+
+    The list does not say which tool it is for, so it states no better direction. It names no commit. Its numbers belong
+    to the action's default entry, "Benchmark".
+    """
+
+    def __init__(self, better: Better) -> None:
+        self._better = better
+        self.KEYS = {"name", "unit", "value"}
+
+    def read(self, content: Any, folder: Path) -> list[ForeignRun]:
+        """Return the run that a file holds."""
+        return [ForeignRun(tuple(_number("Benchmark", bench, self._better) for bench in content))]
 
 
 def _number(entry: str, bench: Mapping[str, Any], better: Better) -> Number:
