@@ -272,8 +272,7 @@ def _dots(rows: RowTable, run: Places, x: Ints, y: Floats, shape: Figure) -> lis
 
 def symbols(marker: str, copied: Sequence[bool] | NDArray[np.bool_]) -> list[str]:
     """Return the symbol of each point, hollow for copies of the same work; [] if no point is a copy."""
-    full = marker.removesuffix("-open")
-    return [f"{full}-open" if hollow else full for hollow in copied] if any(copied) else []
+    return [f"{marker}-open" if hollow else marker for hollow in copied] if any(copied) else []
 
 
 def packed(values: Floats | Ints) -> dict[str, str]:
@@ -314,6 +313,6 @@ def hover_text(row: Row, value: Measured, quantity: Quantity, place: str) -> str
         lines.append(f"SM {row.sm_mhz:.0f} MHz{reasons}")
     if row.note:
         lines.append(wrapped(row.note))
-    if row.state == "bare":
+    if row.state == "bare" and row.variant:
         lines.append(STATE_LABELS["bare"])
     return "<br>".join(lines)

@@ -67,8 +67,8 @@ def _clock(points: Points, scheme: Scheme) -> tuple[str, list[Figure]] | None:
         + (f"<br>{wrapped(', '.join(p.clock_reasons))}" if p.clock_reasons else "")
         for p in known
     ]
-    # A hollow marker shows that the GPU reported a reason for a reduced clock.
-    symbols = ["circle-open" if p.clock_reasons else "circle" for p in known]
+    # A triangle shows that the GPU reported a reason for a reduced clock.
+    symbols = ["triangle-down" if p.clock_reasons else "circle" for p in known]
     x = [p.commit for p in known]
     low = _line(x, [p.sm_mhz_low for p in known], scheme, []) | {"hoverinfo": "skip", "mode": "lines"}
     low["line"] = {"color": NEUTRAL[scheme], "width": 1, "dash": "dot"}

@@ -117,7 +117,8 @@ def styles(variants: list[str], baselines: set[str]) -> dict[str, Style]:
             (variant, divmod(index, len(LINES["light"]))) for index, variant in enumerate(coloured)
         )
     }
-    neutral = Style(NEUTRAL["light"], NEUTRAL["dark"], "circle-open", "○", "dash")
+    # Only copies of the same work are hollow.
+    neutral = Style(NEUTRAL["light"], NEUTRAL["dark"], "pentagon", "⬟", "dash")
     return {variant: styled.get(variant, neutral) for variant in variants}
 
 

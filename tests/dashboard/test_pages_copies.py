@@ -13,6 +13,7 @@ from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts import lines_and_bands as chart
 from dashboard.charts import series_figure as series_chart
 from dashboard.charts.axes import sourced, visible_range
+from dashboard.charts.theme import styles
 from dashboard.pages import family_trends, series_data
 from dashboard.pages.series_data import commit_table
 from lockstep.history.model import Commit
@@ -77,7 +78,8 @@ def test_a_chart_keeps_its_notes_beside_the_one_on_hollow_points():
     assert figure["layout"]["margin"]["t"] == 40
 
 
-def test_only_copies_are_hollow_even_where_a_variant_is_drawn_hollow(results):
+def test_only_copies_are_hollow_and_a_baseline_that_was_measured_is_not(results):
+    assert "open" not in styles(["torch"], {"torch"})["torch"].marker
     address = FamilyAddress("gpu", "linear", CASES[:1], "cold", ("latency",), ("torch",))
     [card] = family_trends.trends(results, address, "light")
     before, _ = (trace for trace in card.children[1].children[0].figure["data"] if trace.get("name") == "torch")
