@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
-from dash import Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 
 from dashboard.address import link, query_values
 from dashboard.charts.lines_and_bands import Figure
@@ -29,6 +30,9 @@ from lockstep.suite.thresholds import Thresholds
 #: Maximum rows of the table, and points of the chart.
 MOST, MOST_POINTS = 100, 2000
 
+#: What a machine brings: the commits of its side's menu, the chosen commit, and the variants.
+_MENUS = (("c", "data"), ("c", "value"), ("v", "data"))
+
 #: Keys of the address: machine, commit and variant of base (b…) and head (h…), then what is compared.
 KEYS = ("bm", "bc", "bv", "hm", "hc", "hv", "quantity", "suite", "l2")
 
@@ -48,10 +52,26 @@ def layout(results: Results, search: str) -> Any:
         {series.axis("l2") for machine in set(machines.values()) for series in results.series(machine)} - {""}
     )
     any_ratio = any(benchmark.is_ratio for benchmark in results.benchmarks.values())
-    controls = [
-        *_side(results, "b", "Base", machines["b"], chosen),
-        *_side(results, "h", "Head", machines["h"], chosen),
-    ]
+    offered = {side: commit_options(results, machine) for side, machine in machines.items()}
+    two_machines = machines["b"] != machines["h"]
+    # On one machine the newest commit is compared with the one before.
+    usual = chosen_commits(
+        offered["b"] if two_machines else offered["b"][1:2], offered["h"], (None, None), two_machines
+    )
+    controls: list[Any] = []
+    for side, label, commit in zip("bh", ("Base", "Head"), usual, strict=True):
+        asked = chosen[f"{side}c"]
+        # People type and paste short hashes.
+        found = (option["value"] for option in offered[side] if asked and option["value"].startswith(asked))
+        value = next(found, commit or offered[side][0]["value"])
+        controls += [
+            html.Span(label, className="side"),
+            menu(f"compare-{side}m", "Machine", list(results.machines), machines[side]),
+            menu(f"compare-{side}c", "Commit", offered[side], value, searchable=True, limit=100, className="commit"),
+            optional_menu(
+                f"compare-{side}v", "Variant", variants(results, machines[side]), chosen[f"{side}v"], "each", limit=100
+            ),
+        ]
     filters = [
         choice("compare-quantity", "Compare", _QUANTITIES, quantity, hidden=not any_ratio),
         optional_menu(
@@ -73,23 +93,23 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     """Add the callbacks that fill the comparison page and its menus, and that write the choices into the address."""
     chosen = [Input(f"compare-{name}", "value") for name in KEYS]
 
-    for side in "bh":
-
-        @app.callback(
-            Output(f"compare-{side}c", "data"),
-            Output(f"compare-{side}c", "value"),
-            Output(f"compare-{side}v", "data"),
-            Input(f"compare-{side}m", "value"),
-            Input("version", "data"),
-            State(f"compare-{side}c", "value"),
-            prevent_initial_call=True,
-        )
-        def options(machine: str, _: str | None, commit: str | None) -> Any:
-            results = store.current()
-            commits = commit_options(results, machine)
-            listed = any(option["value"] == commit for option in commits)
-            value = commit if listed else commits[0]["value"] if commits else None
-            return commits, value, variants(results, machine)
+    @app.callback(
+        *[Output(f"compare-{side}{part}", kind) for side in "bh" for part, kind in _MENUS],
+        Output("compare-quantity", "value"),
+        Input("compare-bm", "value"),
+        Input("compare-hm", "value"),
+        Input("version", "data"),
+        State("compare-bc", "value"),
+        State("compare-hc", "value"),
+        State("compare-quantity", "value"),
+        prevent_initial_call=True,
+    )
+    def options(base: str, head: str, _: str | None, before: str | None, after: str | None, quantity: str) -> Any:
+        results, moved = store.current(), ctx.triggered_id != "version"
+        offered = [commit_options(results, machine) for machine in (base, head)]
+        values = chosen_commits(offered[0], offered[1], (before, after), moved and base != head)
+        menus = zip(offered, values, (variants(results, machine) for machine in (base, head)), strict=True)
+        return *(part for side in menus for part in side), _quantity("" if moved else quantity, base, head)
 
     @app.callback(Output("compare-body", "children"), *chosen, Input("colours", "data"), Input("version", "data"))
     def fill(*arguments: str | None) -> Any:
@@ -196,6 +216,27 @@ def commit_options(results: Results, machine: str) -> list[dict[str, str]]:
     ]
 
 
+def chosen_commits(
+    base: Sequence[Mapping[str, str]],
+    head: Sequence[Mapping[str, str]],
+    chosen: tuple[str | None, str | None],
+    same: bool,
+) -> list[str | None]:
+    """Return the commit of each side: the chosen one if its machine has it, else the newest of the machine.
+
+    Args:
+        base, head: the commits of each side's machine, see ``commit_options``.
+        chosen: hashes, or ``None``.
+        same: whether both sides get one commit, if the machines have one in common: a chosen one, else the newest.
+    """
+    known = [[option["value"] for option in side] for side in (base, head)]
+    both = [commit for commit in known[0] if commit in known[1]] if same else []
+    if both:
+        return [next((commit for commit in chosen if commit in both), both[0])] * 2
+    sides = zip(known, chosen, strict=True)
+    return [commit if commit in commits else next(iter(commits), None) for commits, commit in sides]
+
+
 def variants(results: Results, machine: str) -> list[str]:
     """Return the variants that a machine has measured."""
     return sorted({series.axis("variant") for series in results.series(machine=machine)} - {""}, key=natural)
@@ -218,17 +259,3 @@ def _summary(comparison: Comparison) -> str:
     if comparison.one_sided:
         parts.append(f"{whole(comparison.one_sided)} measured only at base or only at head")
     return " · ".join(parts) or "Base and head have no case in common."
-
-
-def _side(results: Results, side: str, label: str, machine: str, chosen: dict[str, str]) -> list[Any]:
-    commits = commit_options(results, machine)
-    values = [commit["value"] for commit in commits]
-    first = values[min(1, len(values) - 1)] if side == "b" else values[0]
-    # People type and paste short hashes.
-    commit = next((value for value in values if chosen[f"{side}c"] and value.startswith(chosen[f"{side}c"])), first)
-    return [
-        html.Span(label, className="side"),
-        menu(f"compare-{side}m", "Machine", list(results.machines), machine),
-        menu(f"compare-{side}c", "Commit", commits, commit, searchable=True, limit=100, className="commit"),
-        optional_menu(f"compare-{side}v", "Variant", variants(results, machine), chosen[f"{side}v"], "each", limit=100),
-    ]

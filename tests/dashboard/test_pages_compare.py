@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -206,9 +207,14 @@ def test_an_address_that_makes_no_sense_gets_a_page(here, search):
 
 
 def test_a_machine_brings_its_commits(here):
-    answer = call(here.client, "compare-bc.data", ["b200", None], (here.commits[1],)).json["response"]
+    chosen = (here.commits[1], here.commits[2], "speedup")
+    answer = call(here.client, "compare-bc.data", ["b200", "h200", None], chosen).json["response"]
     assert [one["value"] for one in answer["compare-bc"]["data"]] == here.commits[14::-2]
-    assert answer["compare-bc"]["value"] == here.commits[14]
+    # Two machines are compared at one commit, by their latency.
+    assert {answer[f"compare-{side}c"]["value"] for side in "bh"} == {here.commits[2]}
+    assert answer["compare-quantity"]["value"] == "latency"
+    found = page.layout(here.store.current(), "?bm=b200&hm=h200")
+    assert {found[f"compare-{side}c"].value for side in "bh"} == {here.commits[14]}
 
 
 def test_new_results_renew_the_comparison_and_its_menus(here):
@@ -232,6 +238,11 @@ def test_in_a_browser_the_sides_are_chosen_and_kept(visit, here):
         tab.locator(".js-plotly-plot .points path").first.wait_for()
         expect(tab.locator("#compare-body tbody tr")).to_have_count(6)
         assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        # An address with two machines restores its own commits and quantity; a choice of a machine sets them.
+        ends = {"bm": "b200", "bc": here.commits[2], "hm": "h200", "hc": here.commits[12], "quantity": "speedup"}
+        tab.goto(address + link("/compare", **ends))
+        expect(tab.locator("#compare-body")).to_contain_text("each machine's own baseline")
+        expect(tab.locator("#compare-hc")).to_have_value(re.compile(here.commits[12][:8]))
         tab.goto("about:blank")
 
 
