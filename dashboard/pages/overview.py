@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -52,9 +51,9 @@ def layout(results: Results, address: OverviewAddress) -> Any:
     """Return the overview page of an address. A choice that the address leaves out gets its default."""
     machine = address.machine if address.machine in results.machines else opening_machine(results)
     quantity = shown_quantity(results, machine, address.quantity)
-    caches = sorted({key.l2 for name in results.machines for key in results.keys(name).keys} - {""})
-    l2s = [*caches, "all"] if len(caches) > 1 else caches or ["all"]
-    l2 = address.l2 if address.l2 in l2s else _measured(results, machine, l2s)
+    l2s = _cache_states(results, machine)
+    l2 = address.l2 if address.l2 in l2s else l2s[0]
+    any_cache = any(_cache_states(results, name) != ["all"] for name in results.machines)
     controls = [
         menu("overview-machine", "Machine", newest_first(results), machine, className="machine"),
         menu(
@@ -69,7 +68,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             menu("overview-quantity", "Quantity", _quantities(results, machine), quantity, className="quantity"),
             hidden=all(len(quantities(results, name)) < 2 for name in results.machines),
         ),
-        choice("overview-l2", "L2", l2s, l2, hidden=len(caches) < 2),
+        choice("overview-l2", "L2", l2s, l2, hidden=not any_cache),
         search_field("overview-search", address.search),
         html.Div(
             dmc.Button("CSV", id="overview-csv", variant="default", size="sm"),
@@ -116,6 +115,8 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
 
     @app.callback(
         Output("overview-since", "data"),
+        Output("overview-l2", "data"),
+        Output("overview-l2", "value"),
         Output("overview-quantity", "data"),
         Output("overview-quantity", "value"),
         Output("overview-grid", "columnDefs"),
@@ -128,10 +129,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService 
         results = store.current()
         if machine not in results.machines:
             raise PreventUpdate
-        shown_columns = columns(measured_rows(results, machine, l2, quantity))
-        shown = shown_quantity(results, machine, quantity)
-        value = no_update if shown == quantity else shown
-        return _sinces(results, machine), _quantities(results, machine), value, shown_columns
+        l2s, shown = _cache_states(results, machine), shown_quantity(results, machine, quantity)
+        shown_l2 = l2 if l2 in l2s else l2s[0]
+        return (
+            *(_sinces(results, machine), l2s, shown_l2 if shown_l2 != l2 else no_update),
+            *(_quantities(results, machine), shown if shown != quantity else no_update),
+            columns(measured_rows(results, machine, shown_l2, shown)),
+        )
 
     register_rows(app, store, findings)
     chosen_values = [Input(f"overview-{name}", "value") for name in _KEYS]
@@ -192,14 +196,13 @@ def _compared(results: Results, machine: str, compared: Commit, everything: Stat
     return line
 
 
-def _measured(results: Results, machine: str, l2s: Sequence[str]) -> str:
-    """Return the first cache state for which the machine has numbers. A CPU has no cold numbers."""
-    if len(l2s) == 1:
-        return l2s[0]
+@remembered
+def _cache_states(results: Results, machine: str) -> list[str]:
+    """Return the cache states in which the machine has numbers, and "all" if there are several or none."""
     rows = newest_rows(results, machine)
     measured = np.flatnonzero(~np.isnan(rows.column("latency")) | ~np.isnan(rows.column("value")))
-    cache_states = {key.l2 for key in rows.select(measured).keys}
-    return next((l2 for l2 in l2s if l2 in cache_states), l2s[0])
+    caches = sorted({key.l2 for key in rows.select(measured).keys} - {""})
+    return caches if len(caches) == 1 else [*caches, "all"]
 
 
 def _sinces(results: Results, machine: str, since: str = "") -> list[dict[str, str]]:

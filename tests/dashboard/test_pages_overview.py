@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compared import each
 from history import LEVELS, Here, commits_of, write_foreign, write_history
-from served import cells, table_of, words
+from served import call, cells, table_of, words
 from showcase import COMMITS, FAST, FREE, SLOW, write_showcase
 from sqlalchemy import update
 from trees import DATE, MACHINE, analysed, open_store, record, write_measurement
@@ -22,6 +22,7 @@ from dashboard.pages.overview_answer import MOST_NEWS, news
 from dashboard.pages.overview_choice import measured_rows, opening_machine
 from dashboard.pages.overview_families import families
 from dashboard.pages.overview_table import columns, in_order
+from dashboard.server.app import create_app
 from lockstep.alerts.alert_ranking import DOUBTED, rank_of
 from lockstep.alerts.analysis.analyse import analyse_store
 from lockstep.alerts.database.connection import Database
@@ -243,6 +244,15 @@ def test_it_begins_with_a_cache_state_that_has_numbers(tmp_path):
     text = words(overview.layout(open_store(tmp_path / "results").current(), OverviewAddress()))
     assert '"value": "warm"' in text
     assert '"value": "cold"' not in text
+
+
+def test_another_machine_offers_the_cache_states_that_it_measured(tmp_path):
+    # "Warm" on a machine that measures cold alone had said "No series match."
+    write_measurement(tmp_path / "results", [record(l2="cold"), record(l2="warm")])
+    write_measurement(tmp_path / "results", [record(l2="cold")], machine="other")
+    client = create_app(open_store(tmp_path / "results")).server.test_client()
+    answer = call(client, "overview-since.data", ["other", "warm", "time"]).json["response"]
+    assert answer["overview-l2"] == {"data": ["cold"], "value": "cold"}
 
 
 def test_the_address_restores_the_choices(shown):
