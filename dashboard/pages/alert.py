@@ -160,7 +160,7 @@ def body(
         rows = [_series_row(member, alert, _key_of(member.series, keys)) for member in alert.members[:MOST_SERIES]]
         parts += [html.H2(count(len(alert.members), "series") + ", worst first"), table(_HEAD, rows, "Series")]
     parts += [*since(story, alert, results), *why(story, alert, source)]
-    parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story)]
+    parts += [html.H2("Who"), html.P(f"{story.who[:1].upper()}{story.who[1:]}."), *next_steps(story, source)]
     return parts
 
 

@@ -83,8 +83,7 @@ def form(security: RequestSecurity) -> Any:
         dmc.TextInput(
             id="alert-because",
             label="Reason or comment",
-            description="Acknowledge, Resolve and Reopen need none.",
-            required=True,
+            description="Mute, New baseline, No change and Comment need it.",
             className="because",
         ),
         dmc.DateInput(

@@ -70,18 +70,22 @@ def why(story: Story, alert: Alert, source: bool) -> list[Any]:
     ``source``: with a menu that loads the source before and after the range, or a suspect, from the server.
     """
     parts: list[Any] = [html.H2("Why"), html.P(story.why)] if alert.members else []
-    if story.facts:
+    moved = [fact for fact in story.facts if fact.changed]
+    if moved:
         rows = [
             [
                 html.Td(mono(fact.kernel) if fact.kernel else ""),
                 html.Td(fact.what),
                 html.Td(fact.before or "–", className="mono"),
-                html.Td(fact.after, className="mono" if fact.before != fact.after else "mono dim"),
+                html.Td(fact.after, className="mono"),
                 html.Td(fact.means, className="dim wide"),
             ]
-            for fact in story.facts
+            for fact in moved
         ]
         parts.append(table(("Kernel", "Figure", "Before", "After", "Usually means"), rows, "Facts before and after"))
+    same = [f"{fact.kernel} {fact.what} {fact.after}".strip() for fact in story.facts if not fact.changed]
+    if same:
+        parts.append(html.P(f"The same before and after: {', '.join(same)}.", className="dim hint"))
     if source and alert.known and alert.before:
         offered = {_RANGE: f"the whole range {alert.before[:8]}..{alert.after[:8]}"}
         offered |= {note.commit: note_text(note) for note in story.suspects if len(alert.commits) > 1}
@@ -113,12 +117,16 @@ def time_beside(results: Results, alert: Alert) -> str:
     return "; ".join(found) or "measured on no machine"
 
 
-def next_steps(story: Story) -> list[Any]:
-    """Return what a reader may do next, each with its command."""
+def next_steps(story: Story, acts: bool) -> list[Any]:
+    """Return what a reader may do next, each with its command; [] if there is nothing.
+
+    ``acts``: whether the page has buttons for what ``lockstep alerts`` does.
+    """
+    steps = [step for step in story.next if not (acts and step.command.startswith("lockstep alerts "))]
     listed = [
-        part for step in story.next for part in (html.Dt(step.words), html.Dd(command_block(step.command, step.words)))
+        part for step in steps for part in (html.Dt(step.words), html.Dd(command_block(step.command, step.words)))
     ]
-    return [html.H2("What next"), html.Dl(listed, className="next")]
+    return [html.H2("What next"), html.Dl(listed, className="next")] if listed else []
 
 
 def register_source(app: Dash, findings: Findings, service: AlertService) -> None:

@@ -84,11 +84,13 @@ def register(app: Dash, store: Store, findings: Findings, service: AlertService)
         order: Order = sort if sort in _SORTS else "urgent"
         page = service.alerts.page(choice, order, MOST)
         everything = page.total or service.alerts.count(Choice())[0]
+        alone = service.alerts.page(choice, limit=0, apart=True)
         findings.request_analysis(store.current())
         trouble = service.trouble or findings.trouble
         message = trouble or ("New results are being analysed." if findings.analysing else "")
         state = "" if any((family, machine, owner, search)) else state
-        return listed(page, state, everything, message, now_ms(), bool(trouble))
+        certain = alone.total - alone.doubted
+        return listed(page, state, everything, message, now_ms(), bool(trouble), certain)
 
     path = State("alerts-path", "data")
     in_browser(app, "address", Output("alerts-path", "modified_timestamp"), *chosen, path)
@@ -103,7 +105,9 @@ def chosen_by(state: str, family: str, machine: str, owner: str, search: str = "
     return Choice(states, family, machine, owner, search)
 
 
-def listed(page: Page, state: str, everything: int, message: str, now: int, failing: bool = False) -> list[Any]:
+def listed(
+    page: Page, state: str, everything: int, message: str, now: int, failing: bool = False, alone: int = 0
+) -> list[Any]:
     """Return the filtered alerts as a table, below a line that counts them. The doubted ones are folded below it.
 
     Args:
@@ -113,12 +117,15 @@ def listed(page: Page, state: str, everything: int, message: str, now: int, fail
         message: a notice if the analysis is pending or fails, otherwise "".
         now: the time in ms since 1970, for the ages.
         failing: whether ``message`` says that the analysis fails.
+        alone: number of the alerts that are not doubted, if those of one step count each; a row is a step.
     """
     if message and not everything:
         # Nothing is known before the first analysis. That is different from knowing that nothing is open.
         return [html.P(message, className="failure", role="alert")] if failing else [waiting(message)]
     certain = page.total - page.doubted
     counted = count(certain, "alert") if page.total else ""
+    if alone > certain:
+        counted = f"{count(certain, 'step')} in {count(alone, 'alert')}"
     if page.slower < certain:
         counted += f", {page.slower} of them worse"
     if page.total > MOST:

@@ -15,6 +15,7 @@ from trees import open_store
 from dashboard.address import SeriesAddress
 from dashboard.charts.series_figure import series_figure
 from dashboard.pages import alert, alert_story, alerts
+from dashboard.pages.parts import count
 from dashboard.pages.series_data import view
 from dashboard.server.app import create_app
 from lockstep.alerts.analysis.analyse import analyse_store
@@ -74,6 +75,15 @@ def test_two_machines_that_show_the_same_step_are_one_row_and_link_to_each_other
     assert f'"/alert/{other.id}"' in shown
 
 
+def test_the_line_above_the_list_counts_the_alerts_that_the_overview_counts(here, slower):
+    asked = ("open", None, None, None, "", "urgent", None)
+    text = words(call(here.client, "alerts-list.children", asked).json["response"]["alerts-list"])
+    open_alerts = here.service.alerts.page(alerts.chosen_by("open", "", "", ""), apart=True)
+    rows = here.service.alerts.page(alerts.chosen_by("open", "", "", ""))
+    assert rows.total < open_alerts.total
+    assert f"{count(rows.total, 'step')} in {open_alerts.total} alerts" in text
+
+
 def test_the_list_is_narrowed_by_state_family_machine_and_owner(here, slower):
     every = here.service.alerts.alerts()
 
@@ -125,6 +135,9 @@ def test_a_poll_tells_of_an_act_and_is_small(tmp_path):
 
 def test_the_page_of_an_alert_shows_cause_evidence_series_and_commits(here, slower):
     text = words(alert.body(slower, here.store.current(), "light"))
+    # The page has buttons for what these commands do; a copy of the page has none.
+    assert "lockstep alerts mute" not in text
+    assert "lockstep alerts mute" in words(alert.body(slower, here.store.current(), "light", source=False))
     order = ["Loss", "worst first", "Since when", "Why", "Who", "What next"]
     assert sorted(order, key=text.index) == order
     for told in (
@@ -387,7 +400,11 @@ def test_in_a_browser_an_alert_is_found_read_and_acknowledged(visit, tmp_path):
         reason = page.get_by_role("textbox", name="Reason or comment")
         page.get_by_role("button", name="Mute").click()
         page.get_by_text("Write it here.").wait_for()
-        assert (reason.get_attribute("required"), reason.get_attribute("aria-invalid")) == ("", "true")
+        assert reason.get_attribute("aria-invalid") == "true"
+        # What fails is told in view of the buttons, which stand far below the top of the page.
+        page.evaluate("Object.assign(document.getElementById('failed'), { hidden: false, textContent: 'It failed.' })")
+        expect(page.get_by_text("It failed.")).to_be_in_viewport()
+        page.evaluate("document.getElementById('failed').hidden = true")
         page.keyboard.press("a")
         page.get_by_text(f"Alert {one.id} is acknowledged.").wait_for()
         page.get_by_role("cell", name=NAME).wait_for()
