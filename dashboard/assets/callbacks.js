@@ -20,14 +20,22 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return scheme === known ? dash_clientside.no_update : scheme;
     },
 
-    // Put the choices into the address, by their keys; a key may have several values. The last argument names the keys and
-    // the path, in which "%7Bmachine%7D" stands for a choice. Default values are left out.
+    // Put the choices into the address, by their keys; a key may have several values. The last argument names the path and
+    // the keys. Default values are left out.
     address: (...given) => {
       const { path, keys, usual = {} } = given.pop();
       const chosen = Object.fromEntries(keys.map((key, at) => [key, given[at]]).filter(([key, value]) => usual[key] !== value));
-      const placed = path.replace("%7Bmachine%7D", () => encodeURIComponent(chosen.machine));
-      if (placed !== path) delete chosen.machine;
-      return lockstepAddress(placed, chosen);
+      return lockstepAddress(path, chosen);
+    },
+
+    // The address of this family's page on another machine, with the choices but without the zoom.
+    onMachine: (machine) => {
+      const parts = location.pathname.split("/");
+      if (decodeURIComponent(parts.at(-2)) === machine) return dash_clientside.no_update;
+      parts[parts.length - 2] = encodeURIComponent(machine);
+      const chosen = new URLSearchParams(location.search);
+      chosen.delete("zoom");
+      return [parts.join("/"), chosen.toString()].filter(Boolean).join("?");
     },
 
     // The time of the reader's visit before this session, by the server's clock; a reload does not count as a visit.
@@ -48,15 +56,14 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
       return row?.data ? row.data.href : dash_clientside.no_update;
     },
 
-    // The zoom of a trend for the address. Another machine has other commits and resets it. The last argument is the
-    // old value.
+    // The zoom of a trend for the address. Another axis resets it. The last argument is the old value.
     zoomed: (...given) => {
       const known = given.pop() || "";
       const [last] = dash_clientside.callback_context.triggered;
       if (!last || !last.value) return dash_clientside.no_update;
       const moved = last.value;
       const range = moved["xaxis.range"] || [moved["xaxis.range[0]"], moved["xaxis.range[1]"]];
-      const whole = moved["xaxis.autorange"] || /(machine|axis)\.value$/.test(last.prop_id);
+      const whole = moved["xaxis.autorange"] || /axis\.value$/.test(last.prop_id);
       if (!whole && range[0] === undefined) return dash_clientside.no_update;
       const zoom = whole ? "" : range.map((end) => end.toFixed(2)).join(",");
       return zoom === known ? dash_clientside.no_update : zoom;

@@ -17,13 +17,14 @@ Offered = Sequence[str] | Sequence[dict[str, str]] | Mapping[Any, str]
 
 def menu(identity: str, label: str, offered: Offered, value: str | None, **options: Any) -> Any:
     """Return a menu that always has a value. ``options`` are further options of ``dmc.Select``."""
-    return dmc.Select(id=identity, label=label, data=_data(offered), value=value, allowDeselect=False, **options)
+    shown: dict[str, Any] = {"selectFirstOptionOnChange": True, "allowDeselect": False} | options
+    return dmc.Select(id=identity, label=label, data=_data(offered), value=value, **shown)
 
 
 def optional_menu(identity: str, label: str, offered: Offered, value: str, placeholder: str, **options: Any) -> Any:
     """Return a menu that shows ``placeholder`` while nothing is chosen. ``value`` is then ""."""
-    shown: dict[str, Any] = {"clearable": True, "searchable": True, "placeholder": placeholder} | options
-    return dmc.Select(id=identity, label=label, data=_data(offered), value=value or None, **shown)
+    shown = {"clearable": True, "searchable": True, "placeholder": placeholder, "selectFirstOptionOnChange": True}
+    return dmc.Select(id=identity, label=label, data=_data(offered), value=value or None, **shown | options)
 
 
 def choice(identity: str, label: str, offered: Offered, value: str, hidden: bool = False) -> Any:
@@ -41,11 +42,15 @@ def axis_choice(identity: str, value: str) -> Any:
 
 
 def chips(identity: str, label: str, offered: Mapping[str, Any], values: Sequence[str], kind: str = "") -> Any:
-    """Return a control that selects any number of values, each offered with its content. ``kind`` is a CSS class."""
+    """Return a control that selects any number of values, each offered with its content; hidden for a single value.
+
+    ``kind`` is a CSS class.
+    """
     style: dict[str, Any] = {"className": "mono"} if kind else {}
-    shown = [dmc.Chip(content, value=value, **style) for value, content in offered.items()]
-    group = dmc.ChipGroup(shown, id=identity, multiple=True, value=values)
-    return html.Div([html.Span(label, className="label"), group], className=f"chips {kind}".strip())
+    offers = [dmc.Chip(content, value=value, **style) for value, content in offered.items()]
+    group = dmc.ChipGroup(offers, id=identity, multiple=True, value=values)
+    shown = [html.Span(label, className="label"), group]
+    return html.Div(shown, className=f"chips {kind}".strip(), hidden=len(offered) < 2)
 
 
 def folded(*rows: Sequence[Any], kind: str = "") -> Any:

@@ -45,10 +45,10 @@ from lockstep.history.store import Store
 #: A chart of the newest commit (``None`` without numbers), its name, and what it shows.
 _Chart = tuple[Figure | None, str, str]
 
-_CONTROLS = ("machine", "cases", "l2", "quantities", "variants")
+_CONTROLS = ("cases", "l2", "quantities", "variants")
 
 #: Keys of the address: those of the controls, the zoom and the axis.
-_KEYS = ("machine", "case", "l2", "quantity", "variants", "zoom", "axis")
+_KEYS = ("case", "l2", "quantity", "variants", "zoom", "axis")
 
 _HEAD = ("Case", "Variant", "Value", "Latency µs", "Speedup ×", "% of floor", "GB/s", "TFLOP/s", "MDE %", "State")
 
@@ -61,8 +61,9 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
         links = {machine: FamilyAddress(machine, address.suite).link() for machine in machines}
         return not_on(f"{address.suite} has no results on {address.machine}", links)
     shown = opened(results, address, findings)
-    cases = sorted({key.case for key in keys} - {""}, key=natural)
-    caches = sorted({key.l2 for key in keys})
+    own_keys = keys_of(results, address.suite, address.machine)
+    cases = sorted({key.case for key in own_keys} - {""}, key=natural)
+    caches = sorted({key.l2 for key in own_keys})
     names = {name: described((), name, address.suite).label for name in quantities_of(results, address.suite)}
     styles = suite_styles(results, address.suite)
     legend = {variant: [swatch(style), variant or address.suite] for variant, style in styles.items()}
@@ -75,6 +76,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
             value=shown.cases,
             maxValues=MOST_CASES,
             searchable=True,
+            selectFirstOptionOnChange=True,
             clearable=False,
             className="cases filter",
         ),
@@ -83,7 +85,7 @@ def layout(results: Results, address: FamilyAddress, findings: MachineFindings |
         chips("family-quantities", "Show", names, shown.quantities),
         chips("family-variants", "Variants", legend, shown.variants, "variants"),
     ]
-    path = FamilyAddress("{machine}", address.suite).link()
+    path = FamilyAddress(address.machine, address.suite).link()
     return html.Main(
         [
             crumbs(address.suite, back_link()),
@@ -111,12 +113,10 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
     chosen = [Input(f"family-{name}", "value") for name in _CONTROLS]
     view = Input("family-zoom", "data"), Input("family-axis", "value")
     inputs = [*chosen, *view, Input("colours", "data"), Input("version", "data")]
+    of_page = State("family-machine", "value"), State("family-suite", "data")
 
-    @app.callback(
-        Output("family-trend", "children"), Output("family-printed", "children"), *inputs, State("family-suite", "data")
-    )
+    @app.callback(Output("family-trend", "children"), Output("family-printed", "children"), *inputs, *of_page)
     def draw(
-        machine: str,
         cases: list[str] | None,
         l2: str,
         quantities: list[str] | None,
@@ -125,6 +125,7 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         axis: str,
         scheme: Scheme | None,
         _: str | None,
+        machine: str,
         suite: str,
     ) -> Any:
         if scheme is None:
@@ -140,32 +141,27 @@ def register(app: Dash, store: Store, findings: Findings) -> None:
         *(argument for argument in chosen if argument.component_id != "family-quantities"),
         Input("colours", "data"),
         Input("version", "data"),
-        State("family-suite", "data"),
+        *of_page,
     )
     def list_newest(
-        machine: str,
         cases: list[str] | None,
         l2: str,
         variants: list[str] | None,
         scheme: Scheme | None,
         _: str | None,
+        machine: str,
         suite: str,
     ) -> Any:
         address = FamilyAddress(machine, suite, tuple(cases or ()), l2, variants=tuple(variants or ()))
         return no_update if scheme is None else latest(store.current(), address, scheme)
 
     charts = Input({"type": "family-chart", "at": ALL}, "relayoutData")
-    in_browser(
-        app,
-        "zoomed",
-        Output("family-zoom", "data"),
-        charts,
-        Input("family-machine", "value"),
-        Input("family-axis", "value"),
-        State("family-zoom", "data"),
-    )
+    axis, zoom = Input("family-axis", "value"), State("family-zoom", "data")
+    in_browser(app, "zoomed", Output("family-zoom", "data"), charts, axis, zoom)
     path = State("family-path", "data")
     in_browser(app, "address", Output("family-path", "modified_timestamp"), *chosen, *view, path)
+    # Another machine has other cases, variants and quantities: its page is built anew.
+    in_browser(app, "onMachine", Output("url", "href", allow_duplicate=True), Input("family-machine", "value"))
 
 
 def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any]:
@@ -210,7 +206,7 @@ def latest(results: Results, address: FamilyAddress, scheme: Scheme) -> list[Any
     # Series that are n/a end each case.
     rank = {name: at for at, name in enumerate(style_of)}
     listed.sort(key=lambda row: (cases.index(row.case), row.state == "na", rank[row.variant]))
-    missing = [name for name in style_of if not any(row.variant == name and row.latency for row in now)]
+    missing = [name for name in style_of if not any(row.variant == name for row in now)]
     note = html.P(f"Not measured at this commit: {', '.join(missing)}.", className="dim hint")
     return [
         html.P(commit_line(commit), className="said"),
@@ -243,9 +239,10 @@ def _cells(row: Row) -> list[Any]:
     def linked(text: str) -> Any:
         return dcc.Link(text, href=SeriesAddress(*row.key).link(), className="link mono")
 
-    state = row.label + (f": {row.reason}" if row.reason else "")
+    # Benchmarks of other projects have no variants and no provenance, and may have no cases.
+    state = "" if row.state == "bare" and not row.variant else row.label
+    state += f": {row.reason}" if row.reason else ""
     return [
-        # Benchmarks of other projects have no variants, and may have no cases.
         html.Td(mono(row.case) if row.variant else linked(row.case or row.suite), className="shape"),
         html.Td(linked(row.variant) if row.variant else ""),
         number(VALUE, lambda value: f"{significant(value, 4) if value % 1 else whole(value)} {row.unit}".strip()),

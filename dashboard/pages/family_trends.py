@@ -122,7 +122,7 @@ def opened(results: Results, address: FamilyAddress, findings: MachineFindings |
     that do not take long.
     """
     machine, suite = address.machine, address.suite
-    keys = keys_of(results, suite)
+    keys = keys_of(results, suite, machine)
     cases, caches = sorted({key.case for key in keys}, key=natural), sorted({key.l2 for key in keys})
     known = informative_cases(results, machine, suite, findings)
     l2 = address.l2

@@ -62,7 +62,8 @@ def layout(results: Results, address: SeriesAddress) -> Any:
         named = " ".join(part for part in (address.suite, address.variant, address.case, address.l2) if part)
         return not_on(f"{address.machine} has no series {named}", machines)
     offered = {quantity.name: quantity.label for quantity in offered_quantities(results, key)}
-    family = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
+    href = FamilyAddress(address.machine, address.suite, (address.case,), address.l2).link()
+    family = dcc.Link(address.suite, href=href, className="link mono")
     other_links = [
         part
         for machine, href in machines.items()
@@ -73,7 +74,8 @@ def layout(results: Results, address: SeriesAddress) -> Any:
     path = replace(address, quantity="", zoom="", axis="").link()
     return html.Main(
         [
-            crumbs(name, back_link(), dcc.Link(address.suite, href=family, className="link mono")),
+            # A benchmark of another project may have no case: its family has one series.
+            crumbs(name or address.suite, back_link(), *([family] if name else [])),
             html.P(
                 ["on ", mono(address.machine), *(["; also on ", *other_links[1:]] if other_links else [])],
                 className="said",
@@ -92,7 +94,6 @@ def layout(results: Results, address: SeriesAddress) -> Any:
             chart_card(
                 graph(None, f"{address.suite} {name} over the commits", id="series-chart"),
                 html.Span("Each commit with its interval; dashed is the level between two changes"),
-                html.Span("below, where it is known: clocks (dotted: lowest), temperature, registers"),
                 kind="series",
             ),
             html.Div(id="series-found"),
@@ -176,10 +177,8 @@ def facts(shown: SeriesView, machine_findings: MachineFindings | None) -> list[A
     if numbers and numbers[-1][0].check_error is not None:
         facts.append(_accuracy_fact(numbers[-1][0]))
     copies = sum(bool(point.same_work_as) for point, _ in numbers)
-    missing = f"{len(shown.points) - len(numbers)} without a number"
-    facts.append(
-        ("Points", str(len(numbers)), f"{copies} of the same work, not timed again; {missing}" if copies else missing)
-    )
+    notes = {"of the same work, not timed again": copies, "without a number": len(shown.points) - len(numbers)}
+    facts.append(("Points", str(len(numbers)), "; ".join(f"{many} {note}" for note, many in notes.items() if many)))
     return [
         html.Div(
             [

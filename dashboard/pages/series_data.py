@@ -126,7 +126,9 @@ def _table_cells(shown: SeriesView, index: int) -> list[Any]:
     before, last = shown.points[index - 1] if index else (None, None)
     commit = shown.commits[point.commit]
     conditions = changed_conditions(before, point) if before else []
-    state = STATE_LABELS[point.state] + (f": {point.reason}" if point.reason else "")
+    # Benchmarks of other projects have no variants, and never provenance.
+    state = "" if point.state == "bare" and not shown.key.variant else STATE_LABELS[point.state]
+    state += f": {point.reason}" if point.reason else ""
     state = f"{COPIED} as {point.same_work_as[:8]}" if point.same_work_as else state
     return [
         html.Td(commit_link(commit, shown.key.machine)),

@@ -123,7 +123,7 @@ def test_series_missing_at_the_newest_commit_are_stale(store, client):
 
 
 def test_the_family_page_draws_what_its_address_asks_for(client):
-    at, variants, seen, state = (MACHINE, [CASE], "cold"), ["splitk", "torch"], ("light", None), ("linear",)
+    at, variants, seen, state = ([CASE], "cold"), ["splitk", "torch"], ("light", None), (MACHINE, "linear")
     chosen = (*at, ["latency", "speedup"], variants)
     drawn = call(client, "family-trend.children", *chosen, "", "order", *seen, state=state)["family-trend"]
     assert len(drawn["children"]) == 2
@@ -134,11 +134,10 @@ def test_the_family_page_draws_what_its_address_asks_for(client):
 
 
 def test_before_the_colours_are_known_nothing_is_drawn(client):
-    state = ("linear",)
+    state = (MACHINE, "linear")
     answer = call(
         client,
         "family-trend.children",
-        MACHINE,
         [CASE],
         "cold",
         ["latency"],
@@ -157,7 +156,6 @@ def test_an_empty_choice_is_reported(client, chosen):
     answer = call(
         client,
         "family-trend.children",
-        MACHINE,
         chosen,
         "cold",
         chosen,
@@ -166,7 +164,7 @@ def test_an_empty_choice_is_reported(client, chosen):
         "order",
         "dark",
         None,
-        state=("linear",),
+        state=(MACHINE, "linear"),
     )
     assert "Choose a variant" in json.dumps(answer["family-trend"])
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from playwright.sync_api import Error, expect
 from served import serving
-from showcase import FAST, write_showcase
+from showcase import FAST, FREE, write_showcase
 from test_dashboard_browser import background, becomes, fits, visit
 from trees import analysed, open_store, record, write_measurement
 
@@ -158,6 +158,22 @@ def test_a_trend_that_is_zoomed_zooms_all_and_its_address_tells(visit, site):
             again.wait_for_url(lambda url: "zoom" not in url, timeout=4000)
             break
     assert "zoom" not in again.url
+
+
+def test_another_machine_of_a_family_has_its_own_page_with_the_choices_and_without_the_zoom(visit, site):
+    address = FamilyAddress(FAST, "linear", ("M=8,K=64",), "cold", ("speedup",), ("triton",), "10,20")
+    page = visit(site[0] + address.link())
+    page.locator("#family-trend .js-plotly-plot .points path").first.wait_for()
+    page.locator("#family-machine").click()
+    page.get_by_role("option", name=FREE).click()
+    page.wait_for_url(f"{site[0]}/family/{FREE}/**")
+    page.get_by_role("heading", name="Over the commits").wait_for()
+    assert "zoom" not in page.url
+    becomes(page, "#family-trend .card", 1)
+    assert page.locator("#family-machine").input_value() == FREE
+    page.go_back()
+    page.wait_for_url(f"{site[0]}/family/{FAST}/**")
+    becomes(page, "#family-trend .card", 1)
 
 
 @pytest.mark.parametrize("kind", ["family", pytest.param("series", marks=pytest.mark.thorough)])

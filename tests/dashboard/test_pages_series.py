@@ -10,10 +10,10 @@ from test_dashboard_app import CASE, call, golden
 from test_pages_overview import shown
 from trees import DATE, MACHINE, open_store, record, write_measurement
 
-from dashboard.address import SeriesAddress, parse
+from dashboard.address import FamilyAddress, SeriesAddress, parse
 from dashboard.charts.axes import visible_range
 from dashboard.charts.series_figure import series_figure
-from dashboard.pages import series, series_data
+from dashboard.pages import family, series, series_data
 from dashboard.pages.series_data import commit_table, series_commands
 from dashboard.server.app import create_app, page
 from lockstep.alerts.analysis.latest_findings import Findings
@@ -170,6 +170,21 @@ def test_a_series_that_is_not_there_says_where_it_is(tmp_path):
     assert MACHINE in words(shown)
     nowhere, _ = page(store, "/series/a/b", "?case=%3Cimg%3E")
     assert "a has no series b <img>" in words(nowhere)
+
+
+def test_a_benchmark_without_cases_has_its_name_as_the_title_and_says_nothing_of_provenance(shown):
+    results = shown[0].current()
+    address = SeriesAddress("laptop", "index.track_depth")
+    [crumbs, *_] = series.layout(results, address).children
+    assert [part.children for part in crumbs.children] == ["Overview", " / ", "index.track_depth"]
+    seen = series_data.view(results, address, None)
+    assert "provenance" not in words(series_data.commit_table(seen))
+    assert "0 without" not in words(series.facts(seen, None))
+    layout = words(family.layout(results, FamilyAddress("laptop", "index.track_depth")))
+    assert "provenance" not in words(
+        family.latest(results, FamilyAddress("laptop", "index.track_depth", variants=("",)), "light")
+    )
+    assert layout.count('"hidden": true') >= 2, "nothing to choose among one variant and one quantity"
 
 
 def test_before_the_analysis_is_there_the_page_says_so(tmp_path):
