@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.alerts.model import Alert, FoundChange
 
@@ -17,6 +17,9 @@ _HALF_LIFE_MS = 30 * 86_400_000
 
 #: Units of time of other projects' benchmarks, alone or as in ``ms/frame``.
 _TIME = re.compile(r"(s|ms|us|µs|ns|seconds|milliseconds|microseconds|nanoseconds)(/.*)?")
+
+#: A step smaller than this many standard deviations of the run-to-run noise is within the scatter of its series.
+_SCATTER = 2.0
 
 #: Larger than every score within a group of alerts.
 _GROUP = 1e6
@@ -59,7 +62,9 @@ def loss_of(alert: Alert) -> Loss | None:
     if alert.failing:
         return Loss(None, 1.0, 1.0)
     losses = [loss for member in alert.members if (loss := loss_of_change(member))]
-    return max(losses, key=lambda loss: loss.order, default=None)
+    largest = max(losses, key=lambda loss: loss.order, default=None)
+    changed = next((note.commit[:8] for note in alert.notes if note.touches == "benchmark"), "")
+    return replace(largest, doubt=f"{changed} changes the benchmark") if largest and changed else largest
 
 
 def loss_of_change(change: FoundChange) -> Loss | None:
@@ -85,7 +90,12 @@ def _doubt(change: FoundChange) -> str:
     known = change.counted or change.series.checked or any(fact.kernel for fact in change.cause.evidence)
     if kind in ("machine", "protocol") or (kind == "toolchain" and not known):
         return f"the {kind} is the probable cause"
-    return "the series moves between these levels" if change.flips and kind != "own commit" else ""
+    if known:
+        return ""
+    if change.flips:
+        return "the series moves between these levels"
+    within = change.noise is not None and abs(change.size) < _SCATTER * change.noise
+    return "the step is within the scatter of the series" if within else ""
 
 
 def rank_of(alert: Alert) -> float:

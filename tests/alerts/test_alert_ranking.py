@@ -8,6 +8,7 @@ from test_stopped_series import STEADY, found_in, report
 
 from lockstep.alerts.alert_ranking import doubted, explain, rank_of
 from lockstep.alerts.analysis.stopped_series import silence
+from lockstep.alerts.cause.commit_notes import CommitNote
 from lockstep.alerts.cause.found_change import Cause, Evidence
 from lockstep.alerts.text import change, headline
 from lockstep.record.series_name import SeriesName
@@ -47,6 +48,25 @@ def test_a_loss_that_is_probably_not_a_commits_comes_after_all_others_and_says_w
     both = replace(flips, members=(*flips.members, sure))
     assert "at least 3.9 % of its time is lost in linear.pdl" in explain(both), "one that is not doubted counts"
     assert not doubted(both)
+
+
+def test_a_series_that_moves_or_scatters_is_doubted_unless_its_machine_code_changed():
+    """asv's results without machine code name a commit because nothing that is recorded differs."""
+    for cause in (Cause("own commit", ""), Cause("unknown cause", "")):
+        assert explain(caused(cause, flips=True)).endswith("; the series moves between these levels")
+        assert explain(caused(cause, noise=0.1)).endswith("; the step is within the scatter of the series")
+        assert not doubted(caused(cause, noise=0.09)), "0.18 is twice 0.09"
+    compiled = Cause("own commit", "", (Evidence("registers", "80", "168", "_kernel"),))
+    assert not doubted(caused(compiled, flips=True, noise=0.2))
+
+
+def test_a_commit_that_changes_the_benchmark_is_a_doubt():
+    notes = [
+        CommitNote(name * 40, "Ada", "2026-11-01", "", touches) for name, touches in (("a", "benchmark"), ("b", ""))
+    ]
+    changed, plain = (replace(alert(0.2), notes=tuple(some)) for some in (notes, notes[1:]))
+    assert explain(changed) == "at least 16 % of its time is lost; aaaaaaaa changes the benchmark"
+    assert order(changed=changed, small=alert(0.02), plain=plain) == ["plain", "small", "changed"]
 
 
 def test_a_toolchain_is_a_doubt_unless_it_changed_the_machine_code_or_the_result():
