@@ -17,6 +17,7 @@ from lockstep.alerts.analysis.machine_results import MachineResults, read_machin
 from lockstep.alerts.analysis.step_facts import StepBuilder
 from lockstep.alerts.analysis.stopped_series import freshness, machine_reports, silent_machines
 from lockstep.alerts.cause.attribution import explained
+from lockstep.alerts.cause.benchmark_source import with_benchmark_changes
 from lockstep.alerts.cause.commit_notes import CommitLog, CommitNote, notes, read_log
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import Alert, AnalysisResult
@@ -194,4 +195,7 @@ def _notes(alert: Alert, log: CommitLog, ranges: Ranges) -> tuple[CommitNote, ..
     facts = alert.cause.evidence
     names = [alert.members[0].series.variant, *(fact.kernel for fact in facts)]
     touching = {fact.after for fact in facts if fact.what == "commit"} if ranges.packages else set()
-    return notes(alert.commits, log, ranges.packages, touching, alert.family, names)
+    noted = notes(alert.commits, log, ranges.packages, touching, alert.family, names)
+    worst = alert.members[0].series
+    benchmark = f"{worst.suite}.{worst.variant}"
+    return with_benchmark_changes(noted, ranges.git, log, benchmark) if worst.foreign else noted

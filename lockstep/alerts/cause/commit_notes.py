@@ -27,9 +27,9 @@ class CommitNote:
     Attributes:
         commit: full hash.
         author, day, subject: from git.
-        touches: "kernel" if it changes files that bear the family's name, "packages" if it changes others of the
-            packages under test, else "".
-        files: the kernel's files that it changes.
+        touches: "benchmark" if it changes another project's benchmark, "kernel" if it changes files that bear the
+            family's name, "packages" if it changes others of the packages under test, else "".
+        files: the files of the benchmark or the kernel that it changes.
     """
 
     commit: str
