@@ -54,7 +54,15 @@ def test_a_commit_when_nothing_else_differs():
     assert cause_of(whole).sentence == "nothing but the commits in the range differs"
 
 
-@pytest.mark.parametrize("recorded", [{}, {"python": "3.12"}, {"python": "3.12", "environment": "virtualenv-py3.12"}])
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {},
+        {"python": "3.12"},
+        {"python": "3.12", "environment": "virtualenv-py3.12"},
+        {"python": "3.12", "environment": "conda-py3.12-numpy", "numpy": ""},  # asv's name for a package of any version
+    ],
+)
 def test_no_commit_is_the_cause_where_no_versions_are_recorded(recorded):
     """A new package version slows a benchmark as a commit does, and such results record neither."""
     foreign = sides("toolchain", recorded, recorded)

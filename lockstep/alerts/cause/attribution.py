@@ -163,8 +163,9 @@ def _not_recorded(step: Step) -> Iterator[str]:
     if step.change.counted:
         return  # neither clocks nor controls affect an exact quantity
     before, after = step.before, step.after
-    # Every asv result states its Python and its environment, and many results state nothing else.
-    if not (before.toolchain.keys() & after.toolchain.keys()) - {"python", "environment"}:
+    # Every asv result states its Python and environment. Many state nothing else, or name packages without versions.
+    stated = [{name for name, version in side.toolchain.items() if version} for side in (before, after)]
+    if not set.intersection(*stated) - {"python", "environment"}:
         yield _VERSIONS
     if not before.machine.keys() & after.machine.keys():
         yield "the machine's hardware"
