@@ -351,10 +351,10 @@ def test_a_series_moves_between_levels_if_its_points_go_to_and_fro(tmp_path, val
     assert {change.flips for change in losses(tmp_path, values)} == {flips}
 
 
-def losses(tmp_path, values):
+def losses(tmp_path, values, **written):
     """Return the losses in a series of these times in ms."""
     commits = commits_of(tmp_path / "repo", len(values), touch=lambda n: True)
-    write_foreign(tmp_path / "results", "machine", commits, lambda n: values[n] / 1e3)
+    write_foreign(tmp_path / "results", "machine", commits, lambda n: values[n] / 1e3, **written)
     store = Store.open(tmp_path / "results", tmp_path / "repo", tmp_path / "cache")
     _, found = analyse_store(store, Thresholds(), tmp_path / "repo")
     return [change for change in found.changes if change.sense == "worse"]
@@ -365,3 +365,9 @@ def test_a_dip_does_not_mend_the_loss_before_it(tmp_path):
     found = losses(tmp_path, (*low * 4, *high * 3, *low, *high * 2))
     assert [change.flips for change in found] == [False, True] * 2, "write_foreign writes two series"
     assert [change.left for change in found] == pytest.approx([change.size for change in found], abs=0.02)
+
+
+def test_a_toolchain_that_changed_anywhere_in_the_range_is_the_cause(tmp_path):
+    values = (*(100, 101, 99.5, 100.5) * 5, 115, *(150, 151, 149.5, 150.5) * 5)
+    found = losses(tmp_path, values, requirements=lambda n: {"numpy": "2" if n > 20 else "1"})
+    assert {(change.first, change.last, change.cause.kind) for change in found} == {(20, 21, "toolchain")}

@@ -112,8 +112,11 @@ class StepBuilder:
         )
         return Step(
             found,
-            before=self._facts(followed, change.index - 1),
-            after=after_facts,
+            # The toolchain may have changed anywhere in the range.
+            before=replace(
+                self._facts(followed, change.index - 1), toolchain=self._facts(followed, first - 1).toolchain
+            ),
+            after=replace(after_facts, toolchain=self._facts(followed, change.latest).toolchain),
             touched=commit_range.touched,
             own=_move(followed.own, before, after),
             baseline=_move(followed.baseline, before, after),
