@@ -58,7 +58,7 @@ def trend(
         begin: index of the first visible commit without a zoom.
         steps: indices of commits before which lines break, because the level of the series changed there.
     """
-    first, last = zoom or (0.0, float(max(len(commits) - 1, 1)))
+    first, last = zoom or (float(begin), float(max(len(commits) - 1, 1)))
     thinned = _Thinning(first, last, (last - first) / columns) if columns else None
     bands: list[Figure] = []
     lines: list[Figure] = []

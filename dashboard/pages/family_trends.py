@@ -25,7 +25,7 @@ from lockstep.compare.series_of_suite import keys_of
 from lockstep.compare.series_status import checks_of, reported_changes
 from lockstep.compare.shown_quantities import QUANTITIES, quantities_of
 from lockstep.history.display_names import natural
-from lockstep.history.model import Commit, SeriesKey, Trend
+from lockstep.history.model import STATES, Commit, SeriesKey, Trend
 from lockstep.history.row_keys import key_of
 from lockstep.history.snapshot import Results
 from lockstep.history.snapshot_cache import remembered
@@ -206,6 +206,9 @@ def trends(
     rows = rows_over(results, address.machine, shown, address.quantities if long else None)
     place = {commit.hash: at for at, commit in enumerate(commits)}
     zoom = visible_range(address.zoom, address.axis, commits)
+    # All charts begin at one commit, the first at which a shown series was measured.
+    measured_at = rows.columns["commit"][rows.columns["state"] != STATES.index("na")]
+    begin = int(measured_at.min(initial=len(commits) - 1))
     releases = release_marks(results, address.machine, repo, scheme) if repo else ()
     columns = _COLUMNS_ALONE if len(cases) * len(address.quantities) == 1 else _COLUMNS
     drawn: list[_Chart] = []
@@ -239,6 +242,7 @@ def trends(
                     [*marks(checks if name == "error" else found, commits, place, scheme), *releases],
                     zoom,
                     columns if long else 0,
+                    begin,
                 )
             drawn.append((figure, heading, f"{quantity.label} of {case} over the commits"))
     cards = []

@@ -80,6 +80,19 @@ def test_the_first_cases_are_those_of_this_machine(tmp_path):
     assert f'"value": ["{CASE}"]' in text
 
 
+def test_the_charts_of_a_suite_begin_where_it_was_first_measured(tmp_path):
+    # A suite that came late had its points in the last tenth of its charts.
+    for n in range(8):
+        late = [record(suite="kda", latency=level(5e-6))] if n > 5 else []
+        write_measurement(tmp_path / "r", [record(), *late], commit=f"{n}" * 40, date=1_000_000 + n)
+    results = open_store(tmp_path / "r").current()
+    address = FamilyAddress(MACHINE, "kda", (CASE,), "cold", ("latency",), ("splitk",))
+    [card] = family_trends.trends(results, address, "light")
+    low, high = card.children[1].children[0].figure["layout"]["xaxis"]["range"]
+    assert 5 < low < 6
+    assert 7 < high < 8
+
+
 def history(root, commits):
     """Three shapes: one measured at the last commit alone, one that stood still, one that moved."""
     for n in range(commits):
