@@ -146,7 +146,8 @@
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#overview-csv")) return;
     const api = dash_ag_grid.getApi("overview-grid");
-    api.exportDataAsCsv({ fileName: "lockstep.csv", allColumns: true, processCellCallback: plain });
+    const fileName = `lockstep ${document.getElementById("overview-machine").value}.csv`;
+    api.exportDataAsCsv({ fileName, allColumns: true, processCellCallback: plain });
   });
 
   // AG Grid draws only the rows in view, and draws others later than a browser prints. So paper gets a plain table.

@@ -265,7 +265,7 @@ def before_and_after(results: Results, alert: Alert, scheme: Scheme) -> Figure |
         for side, point, colour in (("after", after, LINES[scheme][1]), ("before", before, LINES[scheme][0]))
     ]
     layout = chart_layout(scheme)
-    title = f"{benchmark.quantity} {'×' if unit == 'x' else unit}".strip()
+    title = f"{benchmark.quantity} {unit}".strip()
     layout["xaxis"] |= titled(title, scheme)
     layout["yaxis"] |= {"showgrid": False}
     return {"data": data, "layout": layout}

@@ -44,7 +44,8 @@ def layout(service: AlertService | None, search: str) -> Any:
 
     def select(name: str, values: Sequence[str]) -> Any:
         offered = sorted({*values, chosen[name]} - {""})
-        return optional_menu(f"alerts-{name}", name.capitalize(), offered, chosen[name], "all", limit=200)
+        listed = optional_menu(f"alerts-{name}", name.capitalize(), offered, chosen[name], "all", limit=200)
+        return html.Div(listed, hidden=not offered)
 
     controls = [
         choice("alerts-state", "State", {state: state.capitalize() for state in _STATES}, chosen["state"]),

@@ -199,8 +199,8 @@ def _upgrades(health: MachineHealth, all_health: Sequence[MachineHealth]) -> lis
         same = (other.commits[-1].hash, other.run.clock_state) == (commit, health.run.clock_state)
         if same and other.run.host.get("gpu") == health.run.host.get("gpu") and other.machine != health.machine:
             href = link("/compare", bm=other.machine, bc=commit, hm=health.machine, hc=commit)
-            parts += [" · compare with ", dcc.Link(other.machine, href=href, className="link mono")]
-    return parts
+            parts += [", " if parts else " Compare with ", dcc.Link(other.machine, href=href, className="link mono")]
+    return [*parts, "."] if parts else []
 
 
 def _counted(health: MachineHealth) -> str:

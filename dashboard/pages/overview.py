@@ -14,6 +14,7 @@ from dashboard.address import OverviewAddress
 from dashboard.pages.controls import choice, folded, menu, search_field
 from dashboard.pages.overview_answer import MOST_NEWS, NO_ALERTS, answer, elsewhere, news, since_when
 from dashboard.pages.overview_choice import (
+    TIME,
     Choice,
     chosen,
     label,
@@ -43,8 +44,9 @@ MOST_COMMITS, MOST_DATES = 300, 14
 
 _CONTROLS = ("machine", "l2", "since", "quantity")
 
-#: Keys of the address.
+#: Keys of the address, and the values that it leaves out.
 _KEYS = (*_CONTROLS, "search")
+_USUAL = {"since": "visit", "quantity": TIME}
 
 
 def layout(results: Results, address: OverviewAddress) -> Any:
@@ -85,7 +87,7 @@ def layout(results: Results, address: OverviewAddress) -> Any:
             html.Div(waiting(), id="overview-cards"),
             grid(shown_columns, max(len(results.keys(name).keys) for name in results.machines)),
             html.P(id="overview-more", className="dim"),
-            dcc.Store(id="overview-path", data={"path": OverviewAddress().link(), "keys": _KEYS}),
+            dcc.Store(id="overview-path", data={"path": OverviewAddress().link(), "keys": _KEYS, "usual": _USUAL}),
         ]
     )
 

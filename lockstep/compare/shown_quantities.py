@@ -38,7 +38,7 @@ VALUE = "value"
 
 
 #: The unit in which numbers are shown and the factor to it, for units that are not shown as they are stored.
-SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6), "J": ("mJ", 1e3)}
+SHOWN_AS = {"bytes": ("MB", 1e-6), "seconds": ("µs", 1e6), "J": ("mJ", 1e3), "x": ("×", 1.0)}
 
 
 def related_suites(results: Results, suite: str) -> Mapping[str, str]:

@@ -47,6 +47,7 @@ def test_a_verdict_narrows_the_table_which_is_saved_linked_and_walked_by_keys(vi
     becomes(page, ".grid .ag-center-cols-container .ag-row", 6)
     with page.expect_download() as download:
         page.locator("#overview-csv").click()
+    assert download.value.suggested_filename == f"lockstep {FAST}.csv"
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
     assert len(rows) == 6
     assert all(float(row["Latency µs low"]) <= float(row["Latency µs"]) for row in rows if row["Latency µs low"])
@@ -236,6 +237,7 @@ def test_a_page_that_opens_is_one_step_back(visit, site):
     assert "hc=" in page.url, "the page fills in the commits, so its address is a permalink"
     page.go_back()
     page.locator(".families .cell").first.wait_for()
+    assert "since" not in page.url, "the last visit is each reader's own"
 
 
 @pytest.mark.thorough

@@ -131,3 +131,5 @@ def test_a_comparison_calls_it_slower_by_the_threshold_of_its_quantity(shown):
     }
     text = words(compare_table(compare(results, *sides, "latency", Thresholds()), sides[1].machine))
     assert "linear.host" in text
+    assert " \\u00d7" in text, "a ratio has one sign on all pages"
+    assert ' x"' not in text
