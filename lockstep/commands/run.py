@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from lockstep.commands.shard_option import ShardRun, add_shard_option
 from lockstep.commands.shards_option import add_launcher_option, add_shards_option, run_shards
 from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs
 from lockstep.processes.exit_status import Unusable, UsageError
+from lockstep.processes.only_one import only_one
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.file import newest_harness
 from lockstep.record.provenance import ask_host
@@ -132,8 +130,11 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             log.warning(warning)
         machine = _machine(options.machine, host.facts)
         MachineCollection.save(options.machine, machine, kwargs.get("_machine_file"))
+        (own := results / options.machine).mkdir(parents=True, exist_ok=True)
         try:
-            with sigterm_interrupts(), _alone(results / options.machine):
+            with sigterm_interrupts(), only_one(own, wait=False) as alone:
+                if not alone:  # both would measure the same commits, and disturb each other's times
+                    raise Unusable(f"another run measures on this machine, and stores its results in {own}: let it end")
                 code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
             # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
@@ -153,26 +154,6 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
         if code == 1 and args.bench and "benchmarks" not in options.returns:
             _explain_selection(suites, args.bench)
         return code
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a machine's folder of results while commits are measured.
-
-    Raises:
-        Unusable: another run holds it. Both would disturb each other's times, and measure the same commits.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise Unusable(f"another run measures on this machine, and stores its results in {folder}") from error
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def _machine(name: str, facts: dict[str, str]) -> dict[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lockstep.fleet.shard import Shard
 from lockstep.gpu.nvml import find_gpu
 from lockstep.gpu.preflight import Preflight, preflight
 from lockstep.processes.exit_status import Unusable, UsageError
+from lockstep.processes.only_one import only_one
 from lockstep.record.provenance import Host
 from lockstep.suite.definition import Suite
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -55,11 +56,9 @@ class ShardRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         # The folder ignores itself, because a run in a changed working tree records a harness that is not committed.
         (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-        self._lock = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another process measures shard {self.shard}: {self.folder} is in use") from error
+        self._held = ExitStack()  # until this process ends
+        if not self._held.enter_context(only_one(self.folder, wait=False)):
+            raise UsageError(f"another process measures shard {self.shard}: {self.folder} is in use")
         if self.shard.uuid:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.shard.uuid
         conf.results_dir = str(self.folder)

@@ -7,11 +7,9 @@ be repeated. A lock keeps two merges into one folder apart.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from lockstep.asv.whole_files import json_text
 from lockstep.fleet.join_asv import AsvResults, joined_asv
 from lockstep.fleet.join_records import Measured, joined
 from lockstep.processes.exit_status import UsageError
+from lockstep.processes.only_one import only_one
 from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, records_text, replace_file
 from lockstep.timing.clocks.reference_clocks import NAME as CLOCKS
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
@@ -74,7 +73,8 @@ def merge(sources: Sequence[Path], target: Path) -> Merged:
     Raises:
         OSError: a file cannot be read or written. Files that were written are complete; merge again.
     """
-    with locked(target):
+    target.mkdir(parents=True, exist_ok=True)
+    with only_one(target, wait=True):
         folders = [target, *sources]
         _merge_tables(folders, target)
         choices = Choices(target / TUNED)  # the target's choices stay: recorded times depend on them
@@ -108,18 +108,6 @@ def begin_shard(results: Path, folder: Path, machine: str, uuid: str) -> None:
             # The recorder reports what is wrong with a file of this commit.
             with contextlib.suppress(RecordError, UserError, ValueError, KeyError):
                 _merge_commit([folder, results], folder, f"{machine}/{name}", strings, only=uuid)
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes of this machine from merging into the same folder within the block."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _merge_commit(

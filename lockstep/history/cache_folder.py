@@ -5,13 +5,11 @@ One rule holds for all damage: the whole folder is moved aside, and made again f
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +17,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from lockstep.processes.exit_status import Unusable
+from lockstep.processes.only_one import only_one
 from lockstep.processes.trouble import refused_by_disk
 
 _LOG = logging.getLogger(__name__)
@@ -66,21 +65,6 @@ def code_digest(package: Path = _PACKAGE) -> str:
         digest.update(f"{path.relative_to(package)}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-@contextmanager
-def only_one(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock on a file during a block. Yield whether this process got the lock.
-
-    Only one process at a time can hold the lock. If the process is killed, the system releases the lock.
-    """
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 def lock_of(cache: Path) -> Path:

@@ -22,7 +22,6 @@ from lockstep.history.cache_folder import (
     lock_of,
     move_aside,
     moved_aside,
-    only_one,
     stamp_of,
     sweep_caches,
     unusable,
@@ -35,6 +34,7 @@ from lockstep.history.reader import Reader
 from lockstep.history.scan import Scan, scan
 from lockstep.history.snapshot import Results
 from lockstep.history.validation import Problem
+from lockstep.processes.only_one import only_one
 from lockstep.processes.trouble import Trouble
 
 __all__ = ["Store", "StoreError", "default_cache"]
@@ -243,7 +243,7 @@ class Store:
         self.cache.mkdir(parents=True, exist_ok=True)
         read = 0, 0, 0
         self._stamps, self._looked_at_files = {}, time.monotonic()
-        with only_one(lock_of(self.cache), wait) as alone:
+        with only_one(lock_of(self.cache), wait=wait) as alone:
             self._folder = identity(self.cache)
             if alone:
                 read = self._read_files(current)

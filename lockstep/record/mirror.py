@@ -7,7 +7,6 @@ that changed in the copy. Nothing is deleted at the address. An interrupted ``pu
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from lockstep.processes.only_one import only_one
 from lockstep.record.file import replace_file
 
 _LOG = logging.getLogger(__name__)
@@ -118,8 +118,7 @@ class Mirror:
         logging.getLogger("botocore").setLevel(logging.WARNING)
         self.folder.mkdir(parents=True, exist_ok=True)
         replace_file(self.folder.with_name("address"), self.address)
-        with self.folder.with_name("lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with only_one(self.folder.with_name("lock"), wait=True):
             try:
                 copied = json.loads(self._index.read_text(encoding="utf-8")) if self._index.is_file() else {}
                 files, root = fsspec.url_to_fs(self.address)

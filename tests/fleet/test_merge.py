@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from project import make_project
 
-from lockstep.fleet.merge import begin_shard, locked, merge
+from lockstep.fleet.merge import begin_shard, merge
+from lockstep.processes.only_one import only_one
 from lockstep.record.file import read_records, write_records
 from lockstep.record.model import Estimate, Provenance, Record
 
@@ -230,7 +231,7 @@ def test_a_shard_is_measured_by_one_process_at_a_time(tmp_path):
     project = make_project(tmp_path / "project")
     folder = project.root / "results-shards" / "1-of-2"
     folder.mkdir(parents=True)
-    with locked(folder):
+    with only_one(folder, wait=False):
         done = project.lockstep("run", "HEAD^!", "--shard", "1/2")
     assert done.returncode == 4
     assert "another process measures shard 1/2" in done.stdout

@@ -23,9 +23,10 @@ from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import Alert, AnalysisResult
 from lockstep.detect import Analysis, Change, Trend, continue_many
 from lockstep.detect.series_state import SeriesState
-from lockstep.history.cache_folder import DamagedCache, only_one
+from lockstep.history.cache_folder import DamagedCache
 from lockstep.history.snapshot import Results
 from lockstep.history.store import Store
+from lockstep.processes.only_one import only_one
 from lockstep.suite.thresholds import Thresholds
 
 #: Number of new points from which a second process is worth its start. Half a second suffices for this many points.

@@ -21,9 +21,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.alerts.database.location import STATE
-from lockstep.history.cache_folder import only_one
 from lockstep.history.snapshot import Results
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.only_one import only_one
 from lockstep.processes.trouble import Trouble, refused_by_disk
 from lockstep.record.file import replace_file
 

@@ -7,7 +7,6 @@ complete. If two processes need the same folder, one installs the packages and t
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -16,12 +15,13 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.end_with_parent import run
 from lockstep.processes.exit_status import Unusable
+from lockstep.processes.only_one import only_one
 from lockstep.processes.started_process import HOME
 
 #: Seconds after which an unused folder is deleted; Triton takes 0.6 to 1 GB.
@@ -43,7 +43,11 @@ def overlay(packages: Sequence[str], say: Callable[[str], None]) -> Path:
     folder = home / _key(packages)
     if not folder.is_dir():
         home.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock"), lambda: say(f"another process installs {', '.join(packages)}")):
+        lock = folder.with_suffix(".lock")
+        with contextlib.ExitStack() as stack:
+            if not stack.enter_context(only_one(lock, wait=False)):
+                say(f"another process installs {', '.join(packages)}")
+                stack.enter_context(only_one(lock, wait=True))
             if not folder.is_dir():
                 say(f"installing {', '.join(packages)} into {folder}")
                 _install(packages, folder)
@@ -88,14 +92,3 @@ def _delete_unused(home: Path) -> None:
     for folder in home.iterdir():
         if folder.is_dir() and time.time() - folder.stat().st_mtime > RETENTION_S:
             shutil.rmtree(folder)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, waits: Callable[[], None]) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waits()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
