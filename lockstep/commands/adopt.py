@@ -45,7 +45,7 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Write a module for each script; print what was left out, and the next command."""
         files = sorted(args.path.glob("*.py")) if args.path.is_dir() else [args.path]
-        console, written = line_console(), []
+        console, errors, written = line_console(), line_console(stderr=True), []
         with sigterm_interrupts():
             for file in files:
                 args.script = f"'{file}'"
@@ -56,7 +56,7 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
                 target = settings.parent / named / f"{file.stem}.py"
                 if target.exists():
                     raise UsageError(f"{target} exists: delete or rename it, then adopt {file} again")
-                if not (text := _text(project, replace(plan, adopt=True), console)):
+                if not (text := _text(project, replace(plan, adopt=True), errors)):
                     continue
                 if not settings.is_file():
                     settings.write_text(_configuration(project), encoding="utf-8")
@@ -68,14 +68,14 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
         return 0 if written else BROKEN
 
 
-def _text(project: Project, plan: Plan, console: Console) -> str:
+def _text(project: Project, plan: Plan, errors: Console) -> str:
     """Return the source of the suites of a script; "" if none of its calls can be written."""
     outcome = Outcome()
-    for _ in run_version(project, WORKING_TREE, plan, console.print, outcome):
+    for _ in run_version(project, WORKING_TREE, plan, errors.print, outcome):
         pass
     lines = [f"left out: {', '.join(dict.fromkeys(names))}: {why}" for why, names in outcome.left_out.items()]
-    for line in [*lines, *outcome.told()]:
-        console.print(f"{project.file.name}: {line}")
+    for line in [*lines, *outcome.told(plan, project.file)]:
+        errors.print(f"{project.file.name}: {line}")
     return outcome.adopted
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import functools
+import logging
 import os
 import signal
 import sys
@@ -70,9 +73,9 @@ def main(program: str = "lockstep") -> None:
     except BrokenPipeError:  # the reader of the output has closed the pipe
         _drop_output()
         status = 128 + signal.SIGPIPE
-    except OSError as error:  # a full disk, for example; asv's console would print the error to standard output too
+    except OSError as error:  # a full disk, for example
         _drop_output()
-        print(f"standard output cannot be written: {error.strerror or error}", file=sys.stderr)
+        log.error(_problem(error))
         status = BROKEN
     sys.exit(status)
 
@@ -88,7 +91,7 @@ def _status(program: str) -> int:
     try:
         arguments = _parse(program)
         verbose = arguments.verbose
-        log.enable(verbose)
+        _enable_log(verbose)
         if arguments.config:
             arguments.config = str(Path(arguments.config).resolve())
             if not Path(arguments.config).is_file():
@@ -116,7 +119,7 @@ def _status(program: str) -> int:
         raise
     except (OSError, Unusable) as error:
         _show_traceback(verbose)
-        log.error(str(error) or type(error).__name__)
+        log.error(_problem(error))
         return BROKEN
     except BrokenExecutor:
         _show_traceback(verbose)
@@ -138,6 +141,27 @@ def _status(program: str) -> int:
         return BROKEN
     finally:
         log.flush()
+
+
+def _enable_log(verbose: bool) -> None:
+    """Enable asv's console, and let it print warnings and errors to standard error.
+
+    It prints all messages to standard output, where a program expects the answer of a verb.
+    """
+    log.enable(verbose)
+    handler = logging.getLogger().handlers[-1]
+    console = handler.emit
+
+    def emit(record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            console(record)
+            return
+        log.flush()  # ends a line of progress
+        with contextlib.redirect_stdout(sys.stderr):
+            console(record)
+            log.flush()
+
+    handler.emit = emit  # type: ignore[method-assign]
 
 
 def _advice_on(error: Exception) -> str:
@@ -213,6 +237,13 @@ def _ended(ended: SystemExit) -> int:
         return ended.code or 0
     log.error(str(ended.code))
     return BROKEN
+
+
+def _problem(error: OSError | Unusable) -> str:
+    """Return the message of an error. A disk that is full while output is written has no file's name in its error."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+        return f"the output cannot be written: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def _brief(error: Exception) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from asv.commands import Command
+from asv.console import log
 
 from lockstep.commands.results_options import add_location_options, check_locations, open_store
 from lockstep.commands.verb import Verb
@@ -60,6 +61,8 @@ class Export(Verb, Command):  # type: ignore[misc]  # asv has no types
         ]
         shown = list(_for_hud(numbers) if better is None else _for_action(numbers))
         print_json(shown, indent=1)
+        if not shown:
+            log.error(f"there are no numbers for {args.format}{f' of {machine}' if machine else ''}")
         return OK if shown else BROKEN
 
 

@@ -59,7 +59,8 @@ def run(project, tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             cli.main()
         logging.getLogger().handlers = list(handlers)
-        return ended.value.code, capsys.readouterr().out
+        told = capsys.readouterr()
+        return ended.value.code, told.out + told.err
 
     return command
 

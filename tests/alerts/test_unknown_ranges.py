@@ -66,7 +66,8 @@ def run(tmp_path, monkeypatch, capsys):
             cli.main()
         logging.getLogger().handlers = list(handlers)
         status[:] = [ended.value.code]
-        return capsys.readouterr().out
+        told = capsys.readouterr()
+        return told.out + told.err
 
     command.status = status
     return command

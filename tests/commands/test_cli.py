@@ -84,6 +84,44 @@ def test_a_folder_without_a_configuration_is_named_and_what_to_do(run, tmp_path,
     assert "go to the folder that has asv.conf.json, or name the file with --config" in said
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("alerts", "list", "--json", "--machine", "nope"),
+        ("alerts", "show", "7", "--json"),
+        ("bisect", "7", "--json"),
+        ("changes", "--json", "--since", "2026-13-45"),
+        ("changes", "--json"),
+        ("code", "diff", "nope", "--json"),
+        ("ingest", "--json", "--results", "nope"),
+        ("measure", "x", "--json"),
+        ("measure", "--script", "nope.py", "--json"),
+        ("plan", "nope", "--json"),
+        ("export", "pytorch-hud"),
+        ("import", "nope.json"),
+        ("merge", "nope"),
+        ("gate", "--base", "nope"),
+        ("show", "nope"),
+        ("find", "HEAD~1..HEAD", "nope"),
+        ("run", "--quick", "nope..HEAD"),
+        ("compare", "HEAD~1", "HEAD"),
+        ("publish",),
+    ],
+    ids=" ".join,
+)
+def test_standard_output_holds_no_error(run, tmp_path, capsys, monkeypatch, words):
+    """A program that reads the answer, such as jq, must not read an error as one."""
+    subprocess.run(["git", "init", "-q", "-b", "main", tmp_path], check=True)
+    monkeypatch.setattr(sys, "argv", ["lockstep", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    told = capsys.readouterr()
+    assert ended.value.code in (1, 3, 4)
+    assert told.err.strip()
+    progress = "· Creating", "· Discovering", "· 0 result files changed"
+    assert not [line for line in told.out.splitlines() if not line.startswith((*progress, "[]"))]
+
+
 def test_a_folder_without_suites_is_named(run):
     status, said = run("measure", "x")
     assert (status, "no family 'x': the folder of suites (benchmark_dir in asv.conf.json) holds no suite" in said) == (
@@ -311,4 +349,4 @@ def test_output_that_cannot_be_written_is_no_verdict(tmp_path):
     """Status 1 is the gate's verdict "slower", and Python's own status for an error that nobody handles."""
     with Path("/dev/full").open("w") as full:
         done = ingested(tmp_path, full)
-    assert (done.returncode, done.stderr) == (3, "standard output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (3, "· the output cannot be written: No space left on device\n")

@@ -200,7 +200,7 @@ def test_a_file_of_pytorchs_hud_may_hold_a_row_a_line(repo, tmp_path, capfd):
     }
     (tmp_path / "cut.json").write_text((FILES / "hud_rows.json").read_text()[:600])  # in the middle of a row
     assert run(repo, tmp_path / "cut.json", "--machine", "runner") == 1
-    assert "cut.json cannot be read" in capfd.readouterr().out
+    assert "cut.json cannot be read" in capfd.readouterr().err
 
 
 def test_what_is_exported_for_the_hud_is_imported_with_the_same_numbers(repo, tmp_path, capsys):

@@ -91,7 +91,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_what_is_written_runs_as_written(folder, capfd):
     assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
-    out = capfd.readouterr().out
+    out = capfd.readouterr().err
     assert "left out: alone: the backward alone of a graph that the script made before" in out
     assert "left out: random: its result changes from call to call" in out
     assert "left out: opaque: file is a _io.TextIOWrapper, which has no source" in out
@@ -145,7 +145,7 @@ def test_a_script_without_a_call_that_can_be_written_leaves_no_file(folder, capf
     text = (folder / "benchmarks/bench_norm.py").read_text()
     (folder / "benchmarks/bench_norm.py").write_text(re.sub(r"line_vals=\[.*\]", 'line_vals=["opaque"]', text))
     assert run_verb("adopt", "benchmarks") == 3
-    assert "left out: Ours: file is a _io.TextIOWrapper, which has no source" in capfd.readouterr().out
+    assert "left out: Ours: file is a _io.TextIOWrapper, which has no source" in capfd.readouterr().err
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == ["benchmarks", "tiny_kernels"]
 
 

@@ -132,14 +132,14 @@ def test_nothing_is_said_where_the_older_release_cannot_be_imported(gated):
 def test_a_release_that_pip_does_not_know_is_told_in_its_words(gated, capfd):
     gated(BASE, BASE, "--base", "main")
     assert run_verb("gate", "--script", "bench.py", "--package", "pace==1.0..9.9") == 3
-    assert "pip does not install pace==9.9: ERROR: Could not find a version that satisfies" in capfd.readouterr().out
+    assert "pip does not install pace==9.9: ERROR: Could not find a version that satisfies" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--base", "main"], ["--head", "main"], ["--package", "pace"]])
 def test_a_range_names_base_and_head(gated, words):
     status, _, told = gated(BASE, BASE, *words)
     assert status == 4
-    assert "--package pace==1.0..1.1 names base and head: leave out --base" in told.out
+    assert "--package pace==1.0..1.1 names base and head: leave out --base" in told.err
 
 
 SUITE = """
@@ -220,7 +220,7 @@ def test_bisect_names_the_first_release_that_is_wrong(gated, tmp_path, capfd):
 
 def test_bisect_needs_an_alert_or_a_package(capfd):
     assert run_verb("bisect") == 4
-    assert "bisect needs the number of an alert, or --package" in capfd.readouterr().out
+    assert "bisect needs the number of an alert, or --package" in capfd.readouterr().err
 
 
 def test_a_script_with_a_function_of_the_name_that_suites_use_is_left_alone(tmp_path):
