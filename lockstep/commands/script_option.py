@@ -111,8 +111,14 @@ def run_script(args: argparse.Namespace) -> int:
     folder = Path(Config.load(settings).results_dir if settings else "results").resolve()
     say = line_console(stderr=True).print
     recorded = record_history(project, plan, args.range or "HEAD^!", folder, say)
-    say(f"{recorded} commits recorded in {folder}; `lockstep publish` and `lockstep dashboard` show them")
-    return 0 if recorded else BROKEN
+    if not recorded:
+        say("no commit was recorded")
+        return BROKEN
+    shown = "`lockstep publish` and `lockstep dashboard` show them"
+    if not settings:
+        shown = "`lockstep dashboard` shows them; `lockstep publish` needs an asv.conf.json"
+    say(f"{recorded} {'commit' if recorded == 1 else 'commits'} recorded in {folder}; {shown}")
+    return 0
 
 
 def asked_of(args: argparse.Namespace, releases: Sequence[Release] = ()) -> Asked:
@@ -155,7 +161,7 @@ def measure_script(args: argparse.Namespace) -> int:
         names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
         first = len(records) == 1
         console.print(records_table(records[-1:], plan.suite, names=names, cases=cases, head=first))
-    for line in [*reasons(records), *outcome.told()]:
+    for line in [*reasons(records), *outcome.told(plan, project.file)]:
         errors.print(line)
     missing = len({*plan.selected(outcome.calls)}.difference(outcome.refused.get(HEAD, {}))) - len(records)
     if missing:

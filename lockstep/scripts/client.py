@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from lockstep.gate.model import Verdict
@@ -12,6 +13,7 @@ from lockstep.processes.watched_worker import Watched, WorkerDied
 from lockstep.processes.worker import spelled, typed
 from lockstep.record.file import record_from
 from lockstep.record.model import Record
+from lockstep.scripts.no_call import why_no_call
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
 
@@ -50,8 +52,8 @@ class Outcome:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 
-    def told(self) -> list[str]:
-        """Return a line for everything that a script measured alone did not give: which call, which line, why."""
+    def told(self, plan: Plan, file: Path) -> list[str]:
+        """Return a line for everything that the script ``file``, measured alone, did not give: which call, and why."""
         alike: dict[str, list[str]] = {}
         for number, reason in self.refused.get(HEAD, {}).items():
             case, variant = self.calls[number]
@@ -60,9 +62,10 @@ class Outcome:
             f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
             for reason, points in alike.items()
         ]
-        if (error := self.errors.get(HEAD)) and error not in self.trouble:
+        nothing = self.trouble or why_no_call(plan, file, self)
+        if (error := self.errors.get(HEAD)) and error not in nothing:
             lines.append(f"the script ended early, so later calls were not taken: {error}")
-        return [*lines, *filter(None, [self.trouble])]
+        return [*lines, *filter(None, [nothing])]
 
 
 def run_version(project: Project, name: str, plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +15,11 @@ from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.judge_call import refused
+from lockstep.scripts.no_call import why_no_call
 from lockstep.scripts.paired_run import APART, LEAST, LEAST_S, PairedRun
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
 from lockstep.suite.family_files import same_packages
-
-#: What reads a clock in a script, and the most lines of it that a message names.
-_CLOCKS, _MOST_LINES = ("enable_timing", "time.time(", "perf_counter", "timeit"), 4
 
 
 @dataclass(frozen=True)
@@ -149,32 +146,8 @@ def _notes(outcome: Outcome) -> list[str]:
     ]
 
 
-def _labels(calls: Sequence[tuple[str, str]]) -> str:
-    """Return the variants and some cases of a script's calls, for whoever must choose from them."""
-    cases, variants = ([*dict.fromkeys(labels)] for labels in zip(*calls, strict=True))
-    more = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
-    return f"its variants are {', '.join(variants)}, its cases {', '.join(cases[:3])}{more}"
-
-
 def _trouble(plan: Plan, outcome: Outcome) -> str:
-    """Return why a script gives no call at all; "" if it gives some."""
-    if outcome.calls:
-        return "" if plan.selected(outcome.calls) else f"no call matches --case and --variant: {_labels(outcome.calls)}"
-    if _ends_early_in_head(outcome):
+    """Return why a script gives no call at all; "" if it gives some, or fails in head alone."""
+    if not outcome.calls and _ends_early_in_head(outcome):
         return ""
-    if error := outcome.errors.get(HEAD):
-        return f"the script ended before its first timed call: {error}{_remedy(error, outcome)}"
-    lines = Path(plan.sides[HEAD].file).read_text(encoding="utf-8", errors="replace").splitlines()
-    own = [f"line {n}: {line.strip()[:80]}" for n, line in enumerate(lines, 1) if any(map(line.__contains__, _CLOCKS))]
-    return "the script calls no timer that Lockstep stands in for" + (
-        f"; it times by itself at {'; '.join(own[:_MOST_LINES])}" if own else ""
-    )
-
-
-def _remedy(error: str, outcome: Outcome) -> str:
-    """Return what to do about an error of the environment, which says nothing about the change; "" for other errors."""
-    if "ModuleNotFoundError" in error:
-        return "; install what the script needs into the Python that runs Lockstep"
-    if not outcome.machine.get("gpu") and re.search("NVIDIA|CUDA", error):
-        return "; there is no GPU here: run the gate on a machine with one, or let the script take another device"
-    return ""
+    return why_no_call(plan, Path(plan.sides[HEAD].file), outcome)

@@ -588,6 +588,31 @@ def test_what_cannot_be_taken_says_which_line_and_why(project):
         Project.of(folder / "absent.py")
 
 
+@pytest.mark.parametrize(
+    "words", [["measure", "--script"], ["measure", "--json", "--script"], ["run", "--script"], ["adopt"]]
+)
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import time, tiny_kernels\nstart = time.time()\n", "times by itself at line 2: start = time.time()"),
+        ("import tiny_kernels\nimport no_such_library\n", "install what the script needs into the Python that runs"),
+    ],
+    ids=["own", "broken"],
+)
+def test_a_script_without_a_call_is_told_by_each_verb(project, monkeypatch, capfd, words, text, reason):
+    monkeypatch.chdir(project({"tiny_kernels/__init__": KERNELS, "bench": text}))
+    assert run_verb(*words, "bench.py") == 3
+    told = capfd.readouterr()
+    assert (reason in told.err, told.err.count("bench.py:2") <= 1) == (True, True), told.err
+    assert "{" not in told.out
+
+
+def test_measure_names_the_calls_where_a_pattern_matches_none(project, monkeypatch, capfd):
+    monkeypatch.chdir(project({"tiny_kernels/__init__": KERNELS, "bench": PERF_REPORT}))
+    assert run_verb("measure", "--script", "bench.py", "--variants", "Mine") == 3
+    assert "no call matches --case and --variant: its variants are Ours, Torch" in capfd.readouterr().err
+
+
 def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch, capfd):
     folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
     monkeypatch.chdir(folder)
