@@ -19,7 +19,15 @@ from asv.commands import Command
 from lockstep.commands.cli import expect_folder
 from lockstep.commands.clocks import clock_target
 from lockstep.commands.script_option import add_script_option, asked_of, releases_of
-from lockstep.commands.shared_options import add_repeatable, add_retune_option, tuned_file
+from lockstep.commands.shared_options import (
+    STDOUT,
+    add_json_file_option,
+    add_repeatable,
+    add_retune_option,
+    table_console,
+    tuned_file,
+    write_json_file,
+)
 from lockstep.commands.verb import Verb
 from lockstep.gate.model import CHECKS, COSTS
 from lockstep.gate.report.github import annotate, append_summary, write_outputs
@@ -31,7 +39,7 @@ from lockstep.gate.versions import prefix_of
 from lockstep.processes.exit_status import Unusable, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.processes.toolchain.release import Release
-from lockstep.record.console import line_console, wide_console
+from lockstep.record.console import line_console
 from lockstep.scripts.gate_script import gate_script
 from lockstep.suite.commit_sources import WORKING_TREE
 from lockstep.suite.definition import CACHE_STATES, Suite
@@ -93,9 +101,7 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         add_retune_option(parser)
         add_script_option(parser)
         parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
-        parser.add_argument(
-            "--json", type=Path, metavar="FILE", help="write the report to FILE; docs/gate.md describes it"
-        )
+        add_json_file_option(parser, "write the report to FILE; docs/gate.md describes it")
         parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report to FILE as Markdown")
         parser.add_argument("--plain", action="store_true", help="print the headline and one line a case, no table")
 
@@ -178,15 +184,15 @@ def _costs(suite: Suite, named: Sequence[str]) -> Sequence[str]:
 
 def _write_report(report: Report, args: argparse.Namespace) -> None:
     """Write the report to the terminal, to files, and to the workflow that runs this command."""
-    written = args.json or args.markdown
-    if args.json:
-        args.json.write_text(report.to_json(), encoding="utf-8")
+    written = next((file for file in (args.json, args.markdown) if file and file != STDOUT), None)
+    write_json_file(args.json, report.to_json())
     if args.markdown:
         append_summary(report, args.markdown)
-    show(report, wide_console(), plain=args.plain)
+    console = table_console(args.json)
+    show(report, console, plain=args.plain)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for command in annotate(report, "" if report.script else prefix_of(Path.cwd())):
-            print(command)
+            print(command, file=console.file)
     if output := os.environ.get("GITHUB_OUTPUT"):
         write_outputs(report, Path(output), str(written.resolve()) if written else "")
     summary = os.environ.get("GITHUB_STEP_SUMMARY")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from asv.commands import Command
@@ -14,11 +13,19 @@ from asv.console import log
 from lockstep.asv.fresh_runs import FreshRuns
 from lockstep.asv.worker_client import WorkerSpec
 from lockstep.commands.cli import expect_folder
-from lockstep.commands.shared_options import add_costs_option, add_retune_option, requested_costs, tuned_file
+from lockstep.commands.shared_options import (
+    add_costs_option,
+    add_json_file_option,
+    add_retune_option,
+    requested_costs,
+    table_console,
+    tuned_file,
+    write_json_file,
+)
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED
 from lockstep.processes.sigterm import sigterm_interrupts
-from lockstep.record.console import line_console, wide_console
+from lockstep.record.console import line_console
 from lockstep.record.json_output import json_text
 from lockstep.record.printed_table import reasons
 from lockstep.record.run_agreement import Run, agreement_table, agreements, missing_costs, summary
@@ -60,7 +67,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
         add_costs_option(parser)
         add_retune_option(parser)
         parser.add_argument("--quick", action="store_true", help="measure as briefly as possible, to find errors")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write each series' agreement to FILE")
+        add_json_file_option(parser, "also write each series' agreement to FILE")
 
     @classmethod
     def run_from_conf_args(cls, conf: Any, args: argparse.Namespace) -> int:
@@ -105,7 +112,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
                 raise
             console.print(f"interrupted: the table shows the {len(runs)} complete runs")
         rows = agreements(runs)
-        wide = wide_console()
+        wide = table_console(args.json)
         wide.print(agreement_table(rows))
         for line in (*summary(rows), *missing_costs(runs)):
             wide.print(line)
@@ -113,8 +120,7 @@ class Noise(Verb, Command):  # type: ignore[misc]  # asv has no types
         for name in dict.fromkeys(record.suite for record in failed):
             for line in reasons([record for record in failed if record.suite == name]):
                 wide.print(f"{name} {line}")
-        if args.json:
-            args.json.write_text(json_text(rows, indent=1) + "\n", encoding="utf-8")
+        write_json_file(args.json, json_text(rows, indent=1) + "\n")
         if len(runs) < args.runs:
             return INTERRUPTED
         if not failed and not rows:

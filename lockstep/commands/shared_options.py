@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from lockstep.processes.toolchain import INSTALLED
+from lockstep.record.console import wide_console
 from lockstep.record.quantity import COSTS
 from lockstep.timing.tuners.choices import NAME
+
+#: The file of ``--json -``.
+STDOUT = Path("-")
 
 #: The possible forms of a toolchain, for the help of options.
 FORMS = (
@@ -60,6 +66,24 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--toolchain", default=INSTALLED.name, metavar="triton==3.6.0", help=f"compile with {FORMS} (default)"
     )
+
+
+def add_json_file_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the option ``--json FILE``, for verbs that print a table as well. ``what`` is its help."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{what}; - is standard output, without the table")
+
+
+def table_console(json_file: Path | None) -> Console:
+    """Return the console for a verb's table: standard error if standard output takes the JSON."""
+    return wide_console(sys.stderr if json_file == STDOUT else None)
+
+
+def write_json_file(json_file: Path | None, text: str) -> None:
+    """Write JSON, which ends with a newline, to the file of ``--json``, if it was given."""
+    if json_file == STDOUT:
+        print(text, end="", flush=True)
+    elif json_file:
+        json_file.write_text(text, encoding="utf-8")
 
 
 def say(line: str) -> None:

@@ -1,8 +1,11 @@
 """``lockstep gate`` as a user runs it: a scratch repository on the CPU, everything real."""
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import textwrap
 import time
 
@@ -188,6 +191,15 @@ def test_a_family_that_neither_version_has_is_no_pass(project):
     done = project.lockstep("code", "diff", base, base, "--exit-code")
     assert done.returncode == 3, done.stdout
     assert "has the family product" in done.stdout
+
+
+def test_a_report_on_standard_output_stands_alone(project):
+    words = [sys.executable, "-m", "lockstep", "gate", "--json", "-", "--case", "M=2", "--variant", "plain"]
+    environment = os.environ | {"GITHUB_ACTIONS": "true"}
+    done = subprocess.run(words, cwd=project.root, env=environment, capture_output=True, text=True)
+    assert json.loads(done.stdout)["state"] == "pass", done.stderr
+    assert "Nothing slower" in done.stderr
+    assert not (project.root / "-").exists()
 
 
 @pytest.mark.thorough
