@@ -44,7 +44,8 @@ def _method(original: Any, hook: Hook) -> Any:
 def _closure(timer: Any) -> Any:
     """Return a closure of the statement, whose globals the set-up has filled. ``inspect`` finds its source."""
     spec = timer._task_spec
-    names = dict(timer._timer.inner.__globals__)
+    # The names are the script's, whose buffers base and head share.
+    names = {**timer._timer.inner.__globals__, "__name__": "__main__"}
     exec(compile(spec.setup, "<setup>", "exec"), names)
     source = "def statement():\n" + "\n".join(f"    {line}" for line in spec.stmt.splitlines())
     try:
