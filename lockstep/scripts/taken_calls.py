@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from lockstep.scripts.loop_variables import loop_variables
 from lockstep.scripts.timed_call import CallKey, TimedCall, case_label
 
 #: Milliseconds that a script gets for a call that is not measured.
@@ -31,6 +32,9 @@ _AXES = (bool, int, float, str, torch.dtype)
 
 #: A longer list of numbers is data, not a shape.
 _MOST_NUMBERS = 8
+
+#: A longer text of a loop is cut.
+_MOST_LETTERS = 60
 
 
 @dataclass
@@ -90,7 +94,7 @@ class Hook:
         if point is not None:
             key, point.taken = point.key, True
         else:
-            key = self._numbered(*(named or self._named(frame)))
+            key = self._numbered(*(named or self._named(frame, sys._getframe(2))))
         place = frame.f_code.co_filename, frame.f_lineno
         return float(self._local.taken(TimedCall(key, function, place, () if gradients is None else gradients)))
 
@@ -116,14 +120,21 @@ class Hook:
         count = self._local.counts[key] = self._local.counts.get(key, 0) + 1
         return CallKey(key.case, key.variant, count)
 
-    @staticmethod
-    def _named(frame: FrameType) -> tuple[Mapping[str, Any], str]:
-        """Return axes and variant of a call: the caller's scalar arguments, and its name."""
+    def _named(self, frame: FrameType, caller: FrameType) -> tuple[Mapping[str, Any], str]:
+        """Return axes and variant of a call, by the script's function that led to it and the loops around it.
+
+        The axes are the function's scalar arguments and the numbers of the loops. The variant is the function's name
+        and the texts of the loops.
+        """
         code = frame.f_code
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-        function = "script" if code.co_name == "<module>" else code.co_name
-        return dict(pair for name, value in values.items() for pair in _axes(name, value)), function
+        arguments = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+        around = loop_variables(caller, self._local.script)
+        loops = {name: value for name, value in around.items() if name not in arguments}
+        texts = [" ".join(value.split())[:_MOST_LETTERS] for value in loops.values() if isinstance(value, str)]
+        numbers = {name: value for name, value in loops.items() if not isinstance(value, str)}
+        axes = dict(pair for name, value in (numbers | arguments).items() for pair in _axes(name, value))
+        return axes, " ".join([_function(frame), *texts])
 
     def _frame(self, caller: FrameType) -> FrameType:
         """Return the frame of the script that led to a call, or else the caller's own."""
@@ -133,6 +144,17 @@ class Hook:
                 return frame
             frame = frame.f_back
         return caller
+
+
+def _function(frame: FrameType) -> str:
+    """Return the name of the function of a frame, or of the function around a lambda or comprehension."""
+    around: FrameType | None = frame
+    while around is not None and around.f_code.co_filename == frame.f_code.co_filename:
+        name = around.f_code.co_name
+        if not name.startswith("<") or name == "<module>":
+            return "script" if name == "<module>" else name
+        around = around.f_back
+    return "script"
 
 
 def _axes(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -607,6 +607,73 @@ def test_a_script_without_a_call_is_told_by_each_verb(project, monkeypatch, capf
     assert "{" not in told.out
 
 
+def test_loops_around_a_call_name_it(project):
+    """Numbers would move when a call is added: ``script #5`` would be another one."""
+    folder = project(
+        {
+            "tiny_kernels/__init__": KERNELS,
+            "helper": """
+            from torch.utils.benchmark import Timer
+
+            def sweep(sizes, make):
+                for rows in sizes:
+                    for op, (fn, skipped) in make(rows).items():
+                        for _ in range(1):
+                            Timer("fn()", globals={"fn": fn}).blocked_autorange()
+            """,
+            "bench": """
+            import torch, helper
+            from tiny_kernels import norm
+            from triton.testing import do_bench
+
+            def make(rows):
+                x = torch.ones(rows, 4)
+                return {"norm": (lambda: norm(x), None), "sum": (lambda: norm(x).sum(), None)}
+
+            def main():
+                helper.sweep([8, 16], make)
+                for dtype in (torch.float32, torch.float16):
+                    x = torch.ones(2, 4, dtype=dtype)
+                    times = [do_bench(lambda: call(x)) for call in (norm, torch.nn.Identity())]
+
+            def double(x):
+                return norm(x)
+
+            for call in (norm, double):
+                do_bench(lambda: call(torch.ones(2, 4)))
+            main()
+            """,
+        }
+    )
+    outcome = found(folder, "bench.py")
+    assert outcome.calls == [
+        ("-", "script norm"),
+        ("-", "script double"),
+        ("rows=8", "main norm"),
+        ("rows=8", "main sum"),
+        ("rows=16", "main norm"),
+        ("rows=16", "main sum"),
+        ("dtype=float32", "main norm"),
+        ("dtype=float32", "main"),
+        ("dtype=float16", "main norm"),
+        ("dtype=float16", "main"),
+    ]
+
+
+@pytest.mark.parametrize("names", ['{"norm": norm, "x": x}', "globals()"])
+def test_buffers_of_a_timers_globals_are_shared(project, names):
+    script = f"""
+    import torch
+    from tiny_kernels import norm
+    from torch.utils.benchmark import Timer
+
+    x = torch.ones(8, 4)
+    Timer("norm(x)", globals={names}, label="rows").blocked_autorange()
+    """
+    [case] = gated(project({"tiny_kernels/__init__": KERNELS, "bench": script}), "bench.py").cases
+    assert (case.outcome, case.shared) == ("same", True), case.reason
+
+
 def test_measure_names_the_calls_where_a_pattern_matches_none(project, monkeypatch, capfd):
     monkeypatch.chdir(project({"tiny_kernels/__init__": KERNELS, "bench": PERF_REPORT}))
     assert run_verb("measure", "--script", "bench.py", "--variants", "Mine") == 3
