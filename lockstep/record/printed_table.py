@@ -50,7 +50,7 @@ def records_table(
     table.show_header = head
     widths = [max(map(len, texts), default=0) for texts in (names, cases, ("cold",))]
     for column, width in zip(table.columns, (*widths, *_NUMBERS.values()), strict=True):
-        column.min_width = width
+        column.min_width = max(width, len(str(column.header)))
     for record in records:
         table.add_row(record.variant, record.case, record.l2, *_cells(record))
     return table

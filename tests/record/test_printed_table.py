@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from lockstep.record.model import Estimate, Record
@@ -17,9 +18,10 @@ def test_the_table_shows_the_error_of_the_check():
     assert (heading.split()[-1], row.split()[-1]) == ("error", "1.6e-03")
 
 
-def test_the_parts_of_a_table_have_the_same_columns():
-    slow = Record("a", "a long name", "M=1", "warm", "ok", "1", latency=Estimate(1e-1, 1e-6, 1e-6), check_error=1e-3)
-    fast = replace(slow, variant="b", case="M=1024", latency=Estimate(1e-6, 1e-6, 1e-6))
+@pytest.mark.parametrize(("name", "case"), [("a long name", "M=1024"), ("c", "-")])
+def test_the_parts_of_a_table_have_the_same_columns(name, case):
+    slow = Record("a", name, "-", "warm", "ok", "1", latency=Estimate(1e-1, 1e-6, 1e-6), check_error=1e-3)
+    fast = replace(slow, variant="b", case=case, latency=Estimate(1e-6, 1e-6, 1e-6))
     names, cases = (slow.variant, fast.variant), (slow.case, fast.case)
     console = Console(width=200)
     with console.capture() as capture:
