@@ -62,10 +62,15 @@ class Outcome:
             f"not taken: {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {reason}"
             for reason, points in alike.items()
         ]
-        nothing = self.trouble or why_no_call(plan, file, self)
-        if (error := self.errors.get(HEAD)) and error not in nothing:
+        error = self.errors.get(HEAD, "")
+        nothing = self.trouble or self.silence(plan, file)
+        if error and error not in nothing:
             lines.append(f"the script ended early, so later calls were not taken: {error}")
         return [*lines, *filter(None, [nothing])]
+
+    def silence(self, plan: Plan, file: Path) -> str:
+        """Return why the script ``file`` gives no call at all; "" if it gives some."""
+        return why_no_call(plan, file, self.calls, self.errors.get(HEAD, ""), self.machine.get("gpu", ""))
 
 
 def run_version(project: Project, name: str, plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterator[int]:

@@ -15,7 +15,6 @@ from lockstep.gate.request import unfit_machine
 from lockstep.gate.versions import version
 from lockstep.scripts.client import Outcome, run_plan
 from lockstep.scripts.judge_call import refused
-from lockstep.scripts.no_call import why_no_call
 from lockstep.scripts.paired_run import APART, LEAST, LEAST_S, PairedRun
 from lockstep.scripts.plan import BASE, HEAD, Plan
 from lockstep.scripts.project import Project
@@ -150,4 +149,4 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
     """Return why a script gives no call at all; "" if it gives some, or fails in head alone."""
     if not outcome.calls and _ends_early_in_head(outcome):
         return ""
-    return why_no_call(plan, Path(plan.sides[HEAD].file), outcome)
+    return outcome.silence(plan, Path(plan.sides[HEAD].file))
