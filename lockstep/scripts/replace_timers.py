@@ -12,6 +12,7 @@ from lockstep.scripts.timers import (
     fla,
     flashinfer,
     liger,
+    pytest_benchmark,
     suites,
     tilelang,
     torch_inductor,
@@ -21,7 +22,17 @@ from lockstep.scripts.timers import (
 
 #: The stand-ins. Each has ``MODULES``, the names of the modules that hold its timers ("*.utils" stands for any module
 #: whose last part is "utils"), and ``install``, which replaces the timers of such a module, or leaves it alone.
-TIMERS: tuple[Any, ...] = (triton_testing, torch_timer, torch_inductor, flashinfer, tilelang, liger, fla, suites)
+TIMERS: tuple[Any, ...] = (
+    triton_testing,
+    torch_timer,
+    torch_inductor,
+    flashinfer,
+    tilelang,
+    liger,
+    fla,
+    pytest_benchmark,
+    suites,
+)
 
 
 def install(hook: Hook) -> None:

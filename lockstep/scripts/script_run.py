@@ -115,7 +115,8 @@ class ScriptRun:
         names.update(__file__=file, __builtins__=__builtins__)
         sys.argv[:] = [file, *self.arguments]
         source = self.file.read_bytes()
-        if self.file.stem.startswith("test_") and b"__main__" not in source:
+        name = self.file.stem
+        if (name.startswith("test_") or name.endswith("_test")) and b"__main__" not in source:
             self._test()
             return
         tree = ast.parse(source)

@@ -533,6 +533,57 @@ def test_tests_of_pytest_are_scripts(project):
     assert [(one.outcome, one.key.case) for one in report.cases] == [("failed", "dtype=float32")]  # another result
 
 
+#: What Lockstep knows of pytest-benchmark.
+PYTEST_BENCHMARK = """
+    class BenchmarkFixture:
+        _mode = None
+
+        def __call__(self, function_to_benchmark, *args, **kwargs):
+            raise AssertionError("it times by itself")
+
+        def pedantic(self, target, args=(), kwargs=None, setup=None, teardown=None, rounds=1):
+            raise AssertionError("it times by itself")
+"""
+
+
+def test_what_pytest_benchmark_times_is_taken(project, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the true one, where it is installed
+    files = {
+        "tiny_kernels/__init__": KERNELS,
+        "pytest_benchmark/__init__": "",
+        "pytest_benchmark/fixture": PYTEST_BENCHMARK,
+        "benchmarks/conftest": """
+            import pytest
+            from pytest_benchmark.fixture import BenchmarkFixture
+
+            @pytest.fixture
+            def benchmark():
+                made = BenchmarkFixture()
+                yield made
+                assert made._mode
+        """,
+        "benchmarks/norm_test": """
+            import pytest
+            import torch
+            from tiny_kernels import norm
+
+            @pytest.mark.parametrize("rows", [4, 8])
+            def test_norm(benchmark, rows):
+                assert benchmark(norm, x=torch.ones(rows, 4)).shape == (rows, 4)
+
+            def test_pedantic(benchmark):
+                made = benchmark.pedantic(norm, setup=lambda: ((torch.ones(2, 4),), {}), rounds=5)
+                assert made.shape == (2, 4)
+                benchmark.pedantic(norm, args=(torch.ones(2, 4),))
+        """,
+    }
+    outcome = found(project(files), "benchmarks/norm_test.py")
+    assert outcome.errors == {}
+    calls = [("rows=4", "test_norm"), ("rows=8", "test_norm"), ("-", "test_pedantic"), ("-", "test_pedantic #2")]
+    assert outcome.calls == calls
+    assert [record.state for record in outcome.records.values()] == ["ok"] * 4
+
+
 def test_a_script_of_a_package_imports_what_lies_above_it(project):
     script = """
         import torch
