@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.alerts.alert_ranking import rank_of
-from lockstep.alerts.cause.commit_ranges import BY_DATE
 from lockstep.alerts.cause.found_change import CODE, Cause
 from lockstep.alerts.model import Alert
 from lockstep.record.quantity import APART
@@ -20,9 +19,6 @@ _SEVERAL = 3
 
 #: The third oldest and the third newest commit at which a machine measured a family, by machine and family.
 Levels = Mapping[tuple[str, str], tuple[str, str]]
-
-#: Milliseconds between the dates of one step, if only dates order the commits.
-_NEAR_MS = 3 * 86_400_000
 
 
 def with_stories(alerts: Sequence[Alert], position: Mapping[str, int], levels: Levels) -> list[Alert]:
@@ -123,17 +119,11 @@ def _seen_from(alert: Alert, other: Alert) -> str:
 
 
 def _same_step(alert: Alert, story: Sequence[Alert], position: Mapping[str, int]) -> bool:
-    """Return whether an alert's range overlaps that of a story's first alert, and the story has no alert of its place.
-
-    If only dates order the commits, a change of the same series within three days is also the same step.
-    """
+    """Return whether an alert's range overlaps that of a story's first alert, and the story lacks its place."""
     if any((alert.machine, alert.family) == (other.machine, other.family) for other in story):
         return False
     (first, last), (begin, end) = _ends(alert, position), _ends(story[0], position)
-    if first <= end and begin <= last:
-        return True
-    names = [(one.series.suite, one.series.variant, one.series.case) for one in (alert.members[0], story[0].members[0])]
-    return alert.unknown in BY_DATE and names[0] == names[1] and abs(alert.since - story[0].since) <= _NEAR_MS
+    return first <= end and begin <= last
 
 
 def _ends(alert: Alert, position: Mapping[str, int]) -> tuple[int, int]:
