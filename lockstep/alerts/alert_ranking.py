@@ -94,6 +94,8 @@ def _doubt(change: FoundChange) -> str:
         return ""
     if change.flips:
         return "the series moves between these levels"
+    if change.few:
+        return "few points show it yet"
     within = change.noise is not None and abs(change.size) < _SCATTER * change.noise
     return "the step is within the scatter of the series" if within else ""
 

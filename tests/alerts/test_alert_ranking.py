@@ -54,10 +54,11 @@ def test_a_series_that_moves_or_scatters_is_doubted_unless_its_machine_code_chan
     """asv's results without machine code name a commit because nothing that is recorded differs."""
     for cause in (Cause("own commit", ""), Cause("unknown cause", "")):
         assert explain(caused(cause, flips=True)).endswith("; the series moves between these levels")
+        assert explain(caused(cause, few=True)).endswith("; few points show it yet")
         assert explain(caused(cause, noise=0.1)).endswith("; the step is within the scatter of the series")
         assert not doubted(caused(cause, noise=0.09)), "0.18 is twice 0.09"
     compiled = Cause("own commit", "", (Evidence("registers", "80", "168", "_kernel"),))
-    assert not doubted(caused(compiled, flips=True, noise=0.2))
+    assert not doubted(caused(compiled, flips=True, few=True, noise=0.2))
 
 
 def test_a_commit_that_changes_the_benchmark_is_a_doubt():

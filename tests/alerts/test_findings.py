@@ -367,6 +367,14 @@ def test_a_dip_does_not_mend_the_loss_before_it(tmp_path):
     assert [change.left for change in found] == pytest.approx([change.size for change in found], abs=0.02)
 
 
+@pytest.mark.parametrize(("level", "points", "few"), [(110, 4, True), (110, 7, False), (150, 4, False)])
+def test_few_points_that_are_not_clear_of_those_before_are_few(tmp_path, level, points, few):
+    found = losses(
+        tmp_path, (*(100, 103, 101.5, 98, 99.5) * 4, *(level + 2, level - 3, level, level + 1) * 2)[: 20 + points]
+    )
+    assert {change.few for change in found} == {few}
+
+
 def test_a_toolchain_that_changed_anywhere_in_the_range_is_the_cause(tmp_path):
     values = (*(100, 101, 99.5, 100.5) * 5, 115, *(150, 151, 149.5, 150.5) * 5)
     found = losses(tmp_path, values, requirements=lambda n: {"numpy": "2" if n > 20 else "1"})

@@ -125,7 +125,11 @@ def _analysed(
         *((one, one.changes) for one in series if one.exact),
     ]
     builder = StepBuilder(machine, ranges)
-    steps = (builder.step(one, change) for one, changes in found for change in changes)
+    steps = (
+        builder.step(one, change, start)
+        for one, changes in found
+        for start, change in zip((0, *(change.index for change in changes)), changes, strict=False)
+    )
     changes = tuple(explained(step) for step in steps)
     reports = list(machine_reports(machine))
     counts = Counter((report.series.family, report.series.suite) for report in reports)

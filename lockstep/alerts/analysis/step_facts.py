@@ -21,6 +21,7 @@ from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
+from lockstep.detect.plain_steps import plain_steps
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
@@ -58,8 +59,11 @@ class StepBuilder:
         self._works = cache(self._works_at)
         self._shared: dict[Hashable, Facts] = {}
 
-    def step(self, followed: Followed, change: Change) -> Step:
-        """Return a change of a series as a step, with the data that may explain the change."""
+    def step(self, followed: Followed, change: Change, start: int) -> Step:
+        """Return a change of a series as a step, with the data that may explain the change.
+
+        ``start``: the first point at the level before the change.
+        """
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
@@ -98,6 +102,7 @@ class StepBuilder:
             noise=followed.noise if math.isfinite(followed.noise) else None,
             clock=self._results.runs[int(trend.run[change.index])].clock_state,
             flips=not followed.exact and _moves_between(followed, change),
+            few=not followed.exact and _few_and_unclear(followed, change, start),
             copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
             before_like=likes[0],
             after_like=likes[1],
@@ -273,6 +278,16 @@ def _moves_between(followed: Followed, change: Change) -> bool:
     last = int(np.searchsorted(turns, near[:, :at].any(axis=0).sum()))
     dip = last > 0 and stays[last] < WINDOW <= stays[last - 1]
     return bool(dip) or (len(turns) >= _OFTEN and not (is_new[-1] and stays[-1] >= _LASTING * max(stays[-3::-2])))
+
+
+def _few_and_unclear(followed: Followed, change: Change, start: int) -> bool:
+    """Return whether few points follow a change, and the gap to those of the level before is below their range.
+
+    Few are fewer than ``WINDOW``; of the points before, as many count. ``start``: see ``StepBuilder.step``.
+    """
+    first = max(change.index - WINDOW, start)
+    y, after = followed.values.values[None, first:], len(followed.values) - change.index
+    return after < WINDOW and not plain_steps(y, np.zeros(1), after, times=1.0, before=change.index - first).any()
 
 
 def _copied(copies: Trend | None, first: int, last: int) -> int:

@@ -125,6 +125,7 @@ class FoundChange:
         measure: how ``size`` and its interval are measured.
         recent: like ``left``, of the median of the series' last three points; ``None`` if unknown.
         flips: whether the series passes often from one level of the change to the other.
+        few: whether fewer than five points follow the change, and do not lie clear of those before.
         noise: run-to-run noise of the series, a standard deviation measured like ``size``; ``None`` if unknown.
         clock: clock state of the first run with the change; "" if unknown.
         confirmed: see ``lockstep.detect.Change``.
@@ -162,6 +163,7 @@ class FoundChange:
     measure: Measure = "ratio"
     recent: float | None = None
     flips: bool = False
+    few: bool = False
     noise: float | None = None
     clock: str = ""
     copied: int = 0
