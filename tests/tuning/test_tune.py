@@ -126,8 +126,10 @@ def test_what_is_faster_is_written_and_found_again(project):
     assert (written["times"], written["sizes"], written["protocol"]) == (1, {"M": 1}, PROTOCOL_VERSION)
 
     again = project.lockstep("tune", "product", "--case", "M=3", "--json", "--dry-run")
-    [one] = json_rows(again.stdout)
-    assert one["ratio"]["low"] < 1.3, "the same configuration against itself"
+    [second] = json_rows(again.stdout)
+    # One product in place of thirty. Other work on the machine decides whether a configuration seems to beat itself.
+    assert second["previous_s"] < one["previous_s"], "the written configuration is the current one"
+    assert second["best"] == {"times": 1}
     assert table(project) == written
     measured = project.lockstep("measure", "product", "--quick", "--json")
     notes = [row["note"] for row in json_rows(measured.stdout)]
