@@ -89,9 +89,9 @@ def test_broken_kernels_are_told_apart_and_everything_else_is_measured(root):
         assert all(math.isnan(stored[variant, M3, "warm"]) for variant in states)
     ok = records["product", "twice", M2, "warm"]
     assert ok.speedup.low < ok.speedup.value < ok.speedup.high
-    # It does the work twice. On a busy machine the interval is wide, and one number says little.
-    assert ok.speedup.low < 0.9
-    assert ok.speedup.high > 0.2
+    # It does the work twice, but other work on the machine may favour one variant throughout. Both numbers see that.
+    plain = records["product", "plain", M2, "warm"]
+    assert ok.speedup.value == pytest.approx(plain.latency.value / ok.latency.value, rel=0.5)
     assert 0.1 < ok.latency.value / values["product.latency"]["twice", M2, "warm"] < 10
     assert (ok.epochs >= 4, ok.rounds >= 12, ok.flops, ok.check_error < 1e-5) == (True, True, 2 * 2 * 1024 * 512, True)
 
