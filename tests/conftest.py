@@ -23,6 +23,7 @@ from nvml import build
 __all__ = ["chromium", "visit", "window"]
 
 
+_SUITES = Path(__file__).parents[1] / "benchmarks"
 _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 
 
@@ -30,13 +31,17 @@ _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 def _untouched():
     """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
 
-    Two things are taken back: the folders that imported suites leave on the path, and the handler that asv's console
-    adds to the root logger with each verb. With the handlers of earlier tests a line would be printed several times.
+    Three things are taken back: suites of a test's project, which hide this repository's, the folders that imported
+    suites leave on the path, and the handler that asv's console adds to the root logger with each verb. With the
+    handlers of earlier tests a line would be printed several times.
     """
     before, path, handlers = _process(), list(sys.path), list(logging.getLogger().handlers)
     yield
     sys.path[:] = path
     logging.getLogger().handlers[:] = handlers
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == _SUITES.name and not Path(module.__file__ or "").is_relative_to(_SUITES):
+            del sys.modules[name]
     assert _process() == before
 
 

@@ -68,8 +68,8 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     """Return the suites by name (``family`` or ``family.op``), from the package at ``benchmark_dir``.
 
     Modules that do not name Lockstep are left out: a folder may hold benchmarks of other tools as well. Raise
-    ``SuiteError`` if the folder is not a package, a module cannot be imported, a suite is incomplete, or two suites
-    share a name.
+    ``SuiteError`` if the folder is not a package, another package of its name is imported already, a module cannot be
+    imported, a suite is incomplete, or two suites share a name.
     """
     benchmark_dir = benchmark_dir.resolve()
     if not (benchmark_dir / "__init__.py").is_file():
@@ -78,8 +78,14 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
             "Create it, or name another folder of suites there"
         )
     root = str(benchmark_dir.parent)
-    if root not in sys.path:
-        sys.path.insert(0, root)
+    if root not in sys.path[:1]:
+        sys.path.insert(0, root)  # before another folder of this name
+    known = sys.modules.get(benchmark_dir.name)
+    if known is not None and str(benchmark_dir) not in (places := list(getattr(known, "__path__", ["a file"]))):
+        raise SuiteError(
+            f"another package {benchmark_dir.name} is imported already, from {', '.join(places)}: rename the folder of "
+            "suites, and benchmark_dir in asv.conf.json"
+        )
     suites: dict[str, Suite] = {}
     for _, name, is_package in pkgutil.iter_modules([str(benchmark_dir)], f"{benchmark_dir.name}."):
         place = benchmark_dir / name.partition(".")[2]

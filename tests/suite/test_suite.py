@@ -439,3 +439,17 @@ def test_a_member_that_has_the_name_of_a_stated_cost_is_refused():
     assert changed_suite(stated, quantities=("behind", "host")).quantities == ("behind", "host"), (
         "a base may state it too"
     )
+
+
+def test_the_folder_that_was_asked_for_is_loaded_and_no_other_of_its_name(tmp_path, load, monkeypatch):
+    other, asked = tmp_path / "other", tmp_path / "asked"
+    for root in (other, asked):
+        root.mkdir()
+    folder = write_project(asked)
+    (other / folder.name).mkdir()
+    (other / folder.name / "__init__.py").touch()
+    # As with PYTHONPATH, where another repository stands before this one.
+    monkeypatch.setattr(sys, "path", [str(other), str(asked), *sys.path])
+    assert list(load_suites(folder)) == ["thing"]
+    with pytest.raises(SuiteError, match=rf"another package {folder.name} is imported already, from {folder.parent}"):
+        load_suites(other / folder.name)
