@@ -13,7 +13,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboard.address import FamilyAddress
+from dashboard.address import SeriesAddress
 from dashboard.charts.axes import log_axis
 from dashboard.charts.lines_and_bands import Figure
 from dashboard.charts.theme import LEGEND, LINES, NEUTRAL, Scheme, box, chart_layout
@@ -124,7 +124,7 @@ _COUNTED = {QUANTITIES[name].unit for name in EXACT} - {"bytes"}
 def compare_table(
     pairs: Sequence[Pair], machine: str, change: str = "Change", sides: Sequence[str] = ("Base", "Head")
 ) -> Any:
-    """Return a table of the compared cases, in their order. Each line links to its family on head's machine.
+    """Return a table of the compared cases, in their order. Each line links to its series on head's machine.
 
     ``change`` says what the sizes of the changes are of, and ``sides`` whose the numbers are.
     """
@@ -140,7 +140,7 @@ def _row(pair: Pair, machine: str, with_unit: bool) -> list[Any]:
     variant = pair.head_variant
     if pair.base_variant != pair.head_variant:
         variant = f"{pair.base_variant} → {pair.head_variant}"
-    address = FamilyAddress(machine, pair.suite, (pair.case,), pair.l2)
+    address = SeriesAddress(machine, pair.suite, pair.head_variant, pair.case, pair.l2)
     interval = span(pair.low, pair.high) if math.isfinite(pair.error + pair.log) else "–"
     verdict: list[Any] = [
         f"{SIGNS[pair.verdict]} {word(pair.verdict, pair.unit)}" + (f": {pair.why}" if pair.why else "")

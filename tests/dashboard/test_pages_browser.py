@@ -240,11 +240,10 @@ def test_a_page_that_opens_is_one_step_back(visit, site):
     assert "since" not in page.url, "the last visit is each reader's own"
 
 
-@pytest.mark.thorough
 def test_a_commit_page_leads_to_its_series(visit, site):
     root, commits = site
     page = visit(root + CommitAddress(commits[40].hash, FAST).link())
-    page.locator(".ag-row", has_text="slower").first.locator("[col-id=variant]").click()
+    page.locator("#commit-series tr", has_text="slower").first.get_by_role("link").click()
     page.wait_for_url("**/series/**")
     page.locator("#series-table tbody tr").first.wait_for()
     assert page.title() == "linear triton M=64,K=64 · Lockstep"
