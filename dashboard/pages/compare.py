@@ -28,7 +28,7 @@ from lockstep.history.store import Store
 from lockstep.suite.thresholds import Thresholds
 
 #: Maximum rows of the table, and points of the chart.
-MOST, MOST_POINTS = 100, 2000
+MOST, MOST_POINTS = 50, 2000
 
 #: What a machine brings: the commits of its side's menu, the chosen commit, and the variants.
 _MENUS = (("c", "data"), ("c", "value"), ("v", "data"))

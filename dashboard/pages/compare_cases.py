@@ -126,6 +126,8 @@ def compare_table(
 ) -> Any:
     """Return a table of the compared cases, in their order. Each line links to its series on head's machine.
 
+    A row has few elements: the browser's time for a table grows with the square of their number.
+
     ``change`` says what the sizes of the changes are of, and ``sides`` whose the numbers are.
     """
     units = {SHOWN_AS.get(pair.unit, (pair.unit, 1.0))[0] for pair in pairs}
@@ -157,7 +159,7 @@ def _row(pair: Pair, machine: str, with_unit: bool) -> list[Any]:
     ]
     return [
         html.Td(dcc.Link(pair.suite, href=address.link(), className="link row")),
-        html.Td([html.Div(text) for text in (variant, pair.case) if text], className="mono shape"),
+        html.Td("\n".join(text for text in (variant, pair.case) if text), className="mono shape"),
         _change(pair),
         html.Td(verdict, className=f"{loud} {'wide' if pair.why or len(verdict) > 1 else 'nowrap'}"),
         html.Td(pair.l2),

@@ -132,8 +132,8 @@ def test_the_page_of_the_commit_shows_the_moved_baseline(store):
     assert told["torch"].verdict == "faster"
     [card] = commit.families(found, earlier)
     _, head, body = card.children.children
-    column = [cell.children for cell in head.children.children].index("◇ baseline moved")
-    assert [row.children[column].children for row in body.children] == ["4"]
+    column = [cell.children for cell in head.children.children].index("Verdicts")
+    assert ["◇ 4 baseline moved" in "".join(row.children[column].children) for row in body.children] == [True]
 
 
 def test_the_overview_and_its_file_say_so(store, root):

@@ -67,8 +67,7 @@ def test_the_page_has_a_row_a_family_and_the_numbers(shown):
     text = words(call(client, "commit-series.children", address, "torch", None)["commit-series"]["children"])
     assert text.count('"Tr"') == 1 + sum(one.row.variant == "torch" for one in each(told))
     told = words(call(client, "commit-families.children", address, None)["commit-families"]["children"])
-    assert '"\\u25bc slower"' in told
-    assert '{"children": "3", "className": "number slower"}' in told
+    assert '{"children": "\\u25bc 3 slower", "className": "slower"}' in told
 
 
 def test_an_address_restores_the_machine_and_takes_a_short_hash(shown):

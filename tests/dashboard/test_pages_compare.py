@@ -186,6 +186,14 @@ def test_an_address_restores_the_sides_and_short_hashes_do(here):
     assert '"value": "latency"' in text
 
 
+def test_a_row_has_few_elements(here):
+    """Dash's renderer takes a time that grows with the square of the elements: 1200 took 3 to 20 s."""
+    chosen = dict.fromkeys(page.KEYS, "") | {"bm": "h200", "bc": here.commits[11], "hm": "h200", "hc": here.commits[12]}
+    [*_, table] = page.body(here.store.current(), chosen, "light", RULES)
+    rows = table.children.children[2].children
+    assert max(words(row).count('"namespace": ') for row in rows) <= 12
+
+
 def test_two_machines_are_compared_by_their_latency(here):
     """Two machines have baselines of their own: a faster kernel beside a faster baseline was called slower."""
     results = here.store.current()
