@@ -10,6 +10,7 @@ from dash import dcc, html
 
 from lockstep.compare.shown_quantities import related_suites
 from lockstep.history.snapshot import Results
+from lockstep.record.quantity import QUANTITIES
 
 #: Values that a control offers: themselves, or each with its text.
 Offered = Sequence[str] | Sequence[dict[str, str]] | Mapping[Any, str]
@@ -85,16 +86,15 @@ def quantity_links(results: Results, suite: str, machine: str, address: Callable
     related = related_suites(results, suite)
     parts: list[Any] = []
     for key_suite, label in related.items():
-        machines = dict.fromkeys(
-            series.machine
-            for benchmark in results.benchmarks.values()
-            if benchmark.key_suite == key_suite
-            for series in results.series(benchmark=benchmark.name)
-        )
+        benchmarks = [benchmark for benchmark in results.benchmarks.values() if benchmark.key_suite == key_suite]
+        machines = dict.fromkeys(one.machine for kind in benchmarks for one in results.series(benchmark=kind.name))
         if key_suite == suite:
             parts += [" · ", html.B(label)]
         elif machines:
             shown_machine = machine if machine in machines else next(iter(machines))
             href = address(shown_machine, key_suite)
-            parts += [" · ", dcc.Link(label, href=href, className="link")] if href else []
+            about = next((QUANTITIES[one.quantity].about for one in benchmarks if one.quantity in QUANTITIES), "")
+            other = "" if shown_machine == machine else f", on {shown_machine}"
+            link = dcc.Link(label, href=href, className="link", title=about + other)
+            parts += [" · ", link] if href else []
     return [html.P(["Quantity: ", *parts[1:]], className="said")] if len(parts) > 2 else []

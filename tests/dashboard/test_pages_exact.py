@@ -36,6 +36,8 @@ def test_each_quantity_links_to_the_others_on_the_machine_that_has_them(history)
     assert FamilyAddress(COMPILED, "linear.spills", (case,)).link() in text
     assert FamilyAddress(MACHINE, "linear", (case,)).link() in text, "the time was measured elsewhere"
     assert '"Registers"' in text
+    assert "device memory that is held after the call" in text, "a word such as kept needs an explanation"
+    assert f"time of a call, on {MACHINE}" in text
     assert FamilyAddress(COMPILED, "linear.registers").link() in words(
         family.layout(results, FamilyAddress(MACHINE, "linear"))
     )
