@@ -21,7 +21,7 @@ from lockstep.alerts.text import also, amount, headline, location, status
 from lockstep.history.store import Store
 
 #: Maximum number of listed alerts.
-MOST = 100
+MOST = 50
 
 KEYS = ("state", "family", "machine", "owner", "search", "sort")
 
@@ -172,11 +172,11 @@ def _row(tracked: Tracked, now: int) -> list[Any]:
             className="what",
         ),
         change_cell(worst.sense, amount(worst)) if worst else html.Td("–", className="number dim"),
-        html.Td(status(tracked), className="strong" if tracked.state in ("new", "reopened") else "dim"),
+        html.Td(status(tracked), className=f"nowrap {'strong' if tracked.state in ('new', 'reopened') else 'dim'}"),
         html.Td(age(alert.since or tracked.opened_at, now), className="number"),
         html.Td(str(len(alert.members) or "–"), className="number only-wide"),
         html.Td(alert.range if alert.after else "–", className="mono"),
-        html.Td(alert.cause.kind if alert.members else "–"),
+        html.Td(alert.cause.kind if alert.members else "–", className="nowrap"),
         html.Td(alert.owner or "–", className="" if alert.owner else "dim"),
     ]
 
