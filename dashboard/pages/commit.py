@@ -149,19 +149,15 @@ def _family(differences: Differences, earlier_of: Mapping[str, Commit]) -> list[
     counts = Counter(differences.verdict.tolist())
     key = differences.rows.key_at(0)
     earlier = earlier_of.get(key.suite)
-    texts = [
-        (verdict, f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, 'seconds')}")
-        for code, verdict in enumerate(LOUDEST)
-        if counts[code]
-    ]
-    # One text, but for what became slower: each element of a long table takes a browser longer than the one before.
-    loud = [html.Span(text, className="slower") for verdict, text in texts if verdict == "slower"]
-    quiet = " · ".join(text for verdict, text in texts if verdict != "slower")
-    verdicts: list[Any] = [part for shown in (*loud, quiet) if shown for part in (" · ", shown)]
+    verdicts: list[Any] = []
+    for code, verdict in enumerate(LOUDEST):
+        if counts[code]:
+            text = f"{SIGNS[verdict]} {whole(counts[code])} {word(verdict, 'seconds')}"
+            verdicts += [" · ", html.Span(text, className="slower") if verdict == "slower" else text]
     return [
         html.Td(dcc.Link(key.suite, href=FamilyAddress(key.machine, key.suite).link(), className="link mono")),
         html.Td("–" if math.isnan(mean) else f"{math.exp(-mean):.3f}", className="number strong"),
-        html.Td(verdicts[1:]),
+        html.Td(verdicts[1:], className="nowrap"),
         html.Td(commit_link(earlier, key.machine) if earlier else "measured first"),
     ]
 
