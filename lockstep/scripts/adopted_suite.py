@@ -97,6 +97,8 @@ class Adoption:
         like = home.setdefault(variant, [])
         if not like or _structure(like[0].source) == _structure(source):
             like.append(_Found(axes_of(case), source, sizes))
+        else:
+            self.left_out.setdefault("its text differs from that of another case", []).append(f"{variant} at {case}")
 
     def _alike(self, case: str, name: str, recipe: Recipe) -> Recipe:
         """Return the recipe by which an earlier variant draws this input: random weights differ in their limits."""

@@ -189,7 +189,11 @@ class _Writer:
         for module in filter(None, [getattr(value, "__module__", None), *_HOMES]):
             if module.partition(".")[0] in self.local or not name.isidentifier():
                 continue
-            if getattr(importlib.import_module(module), name, None) is value:
+            try:
+                home = importlib.import_module(module)
+            except ImportError:  # a part of an extension, which has no name of its own
+                continue
+            if getattr(home, name, None) is value:
                 return self._import(f"from {module} import {name}", name, name)
         if isinstance(value, FunctionType | type):
             return self._copy(value)

@@ -141,6 +141,31 @@ def test_a_statement_of_torchs_timer_is_written(folder, monkeypatch):
     assert run_verb("measure", "bench_norm", "--quick") == 0
 
 
+def test_what_has_no_module_is_copied_and_a_case_of_another_text_is_told(folder, capfd):
+    (folder / "benchmarks/bench_norm.py").write_text(
+        textwrap.dedent("""
+        import torch
+        import tiny_kernels
+        from triton.testing import do_bench
+
+        def double(x):
+            return x + x
+
+        double.__module__ = "part_of_an_extension"
+
+        def bench(M):
+            x = torch.ones(M, 4)
+            do_bench((lambda: double(x).neg()) if M == 8 else (lambda: double(x)))
+
+        for M in (8, 16):
+            bench(M)
+        """)
+    )
+    assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
+    assert "left out: bench at M=16: its text differs from that of another case" in capfd.readouterr().err
+    assert "return x + x" in (folder / "lockstep_suites/bench_norm.py").read_text()
+
+
 def test_a_script_without_a_call_that_can_be_written_leaves_no_file(folder, capfd):
     text = (folder / "benchmarks/bench_norm.py").read_text()
     (folder / "benchmarks/bench_norm.py").write_text(re.sub(r"line_vals=\[.*\]", 'line_vals=["opaque"]', text))
