@@ -88,11 +88,12 @@ def _configuration(project: Project) -> str:
         "repo": ".",
         "branches": Git(project.top).lines("rev-parse", "--abbrev-ref", "HEAD"),
         "environment_type": "lockstep",
-        "plugins": [".lockstep.asv"],
+        "plugins": [".lockstep.asv", ".dashboard.snapshot"],
         "benchmark_dir": FOLDER,
         "lockstep": {"packages": [] if project.own else list(project.packages)},
         **({"repo_subdir": str(below)} if below.name else {}),
         "env_dir": ".asv/env",
         "html_dir": ".asv/html",
+        "regressions_first_commits": {".*speedup.*": None},
     }
     return json.dumps(rows, indent=4) + "\n"

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -108,7 +109,11 @@ def test_what_is_written_runs_as_written(folder, capfd):
     assert "norm = Norm(size=64)" in text.replace("layer", "norm")
     assert "return lengths(call_0, call_1, M // 2)" in text
     assert '"call_0": new.tensor({(8): [0, 3, 8], (16): [0, 3, 16]}[M], dtype="int64")' in text
-    assert json.loads((folder / "asv.conf.json").read_text())["lockstep"] == {"packages": ["tiny_kernels"]}
+    settings = json.loads((folder / "asv.conf.json").read_text())
+    assert settings.pop("lockstep") == {"packages": ["tiny_kernels"]}
+    page = (Path(__file__).parents[2] / "docs/adopting.md").read_text(encoding="utf-8")
+    shown = json.loads(page.split("```json\n")[1].split("```")[0])
+    assert {name: settings.get(name) for name in shown} == shown | {"project": folder.name, "lockstep": None}
     assert run_verb("measure", "bench_norm", "--quick", "--json") == 0
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
     assert [(one["suite"], one["variant"], one["state"]) for one in records] == [
