@@ -146,7 +146,7 @@ def test_the_output_for_github_action_benchmark_needs_its_direction(repo, tmp_pa
     assert run(repo, tmp_path / "output.json", "--machine", "ci") == 1
     assert (
         "output.json states no better direction: name it with --format customSmallerIsBetter or customBiggerIsBetter"
-        in capfd.readouterr().out
+        in capfd.readouterr().err
     )
     trends = imported(repo, tmp_path / "output.json", "--machine", "ci", "--format", tool)
     assert {trend.benchmark.better for trend in trends.values()} == {better}
