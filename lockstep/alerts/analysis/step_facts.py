@@ -16,28 +16,16 @@ import numpy as np
 
 from lockstep.alerts.analysis.followed_series import Followed
 from lockstep.alerts.analysis.machine_results import MachineResults, series_by_name
+from lockstep.alerts.analysis.points_beside import WINDOW, few_and_unclear, moves_between, recent_loss
 from lockstep.alerts.cause.change_facts import Facts, GpuMove, Move, Step
 from lockstep.alerts.cause.code_evidence import code_of
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.cause.found_change import FoundChange
 from lockstep.detect import Change
-from lockstep.detect.plain_steps import plain_steps
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
 from lockstep.record.series_name import BEST, SeriesName
-
-#: Number of points before and after a change whose medians give the moves of other times, and the levels.
-WINDOW = 5
-
-#: Number of points on each side of a change among which a series is at one level or the other.
-_AROUND = 128
-
-#: Number of passages from one level to the other from which on a series counts as moving between two levels.
-_OFTEN = 4
-
-#: A stay at the new level lasts if it has at least this many times the points of the longest stay before it.
-_LASTING = 10
 
 #: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
 _MACHINE = ("gpu", "gpu_uuid", "vbios", "power_limit_w", "capability", "sm_count", "cpu", "os")
@@ -98,11 +86,11 @@ class StepBuilder:
             new=new,
             better=better,
             measure=change.measure,
-            recent=_recent(followed, change, worse),
+            recent=recent_loss(followed, change, worse),
             noise=followed.noise if math.isfinite(followed.noise) else None,
             clock=self._results.runs[int(trend.run[change.index])].clock_state,
-            flips=not followed.exact and _moves_between(followed, change),
-            few=not followed.exact and _few_and_unclear(followed, change, start),
+            flips=not followed.exact and moves_between(followed, change),
+            few=not followed.exact and few_and_unclear(followed, change, start),
             copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
             before_like=likes[0],
             after_like=likes[1],
@@ -251,43 +239,6 @@ def _numbers_of(
         return old, old + change.size
     new = float(np.median(after))
     return new - change.size, new
-
-
-def _recent(followed: Followed, change: Change, worse: float) -> float | None:
-    """Return by how much the last three points are worse than the points before a change; ``None`` if unknown."""
-    values = followed.values.values
-    before, newest = values[max(change.index - WINDOW, 0) : change.index], values[max(change.index, len(values) - 3) :]
-    old, new = float(np.median(before)), float(np.median(newest))
-    if change.measure == "difference":
-        return worse * (new - old)
-    return worse * math.log(new / old) if old > 0 and new > 0 else None
-
-
-def _moves_between(followed: Followed, change: Change) -> bool:
-    """Return whether a series passes often from one level of a change to the other, at each within a quarter of it.
-
-    One passage suffices where the change returns from a dip: from fewer than ``WINDOW`` points, with more before them.
-    """
-    values = followed.values.values[max(change.index - _AROUND, 0) : change.index + _AROUND]
-    y, at = np.log(values) if change.measure == "ratio" else values, min(change.index, _AROUND)
-    levels = np.array([[np.median(y[max(at - WINDOW, 0) : at])], [np.median(y[at : at + WINDOW])]])
-    near = np.abs(y - levels) <= abs(change.size) / 4
-    is_new = near[1, near.any(axis=0)]
-    turns = np.flatnonzero(is_new[1:] != is_new[:-1]) + 1
-    stays = np.diff([0, *turns, is_new.size])
-    last = int(np.searchsorted(turns, near[:, :at].any(axis=0).sum()))
-    dip = last > 0 and stays[last] < WINDOW <= stays[last - 1]
-    return bool(dip) or (len(turns) >= _OFTEN and not (is_new[-1] and stays[-1] >= _LASTING * max(stays[-3::-2])))
-
-
-def _few_and_unclear(followed: Followed, change: Change, start: int) -> bool:
-    """Return whether few points follow a change, and the gap to those of the level before is below their range.
-
-    Few are fewer than ``WINDOW``; of the points before, as many count. ``start``: see ``StepBuilder.step``.
-    """
-    first = max(change.index - WINDOW, start)
-    y, after = followed.values.values[None, first:], len(followed.values) - change.index
-    return after < WINDOW and not plain_steps(y, np.zeros(1), after, times=1.0, before=change.index - first).any()
 
 
 def _copied(copies: Trend | None, first: int, last: int) -> int:
