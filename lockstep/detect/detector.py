@@ -238,10 +238,7 @@ class _Block:
     def _beside(self, place: int, begin: int, at: int, point: int) -> bool:
         """Return whether the points beside a change scatter little enough to show it."""
         y = self.y[place]
-        # The series may have left the level of its newest change without a report, as after a few outliers.
-        start = int(self.begins[place, at - 1])
-        begin = max(begin, start if at - start >= RUN else 0, at - _BESIDE)
-        before, after = y[begin:at], y[at : point + 1]
+        before, after = y[max(begin, at - _BESIDE) : at], y[at : point + 1]
         usual = self.variance[place, point]
         variance = max(_scatter(before, usual), _scatter(after, usual))
         size = np.median(after) - np.median(before)

@@ -132,49 +132,6 @@ class TestShortLevels:
         second = [one.changes[-1] for one in analyses]
         assert sum(change.index == 30 + points for change in second) >= 95
 
-    def test_two_steps_after_a_dip_are_two_changes(self):
-        """newton-physics/newton's FastExampleContactPyramidDefaults on a Jetson, in ms: two steps of 10 %."""
-        values = [
-            225.6,
-            224.4,
-            221.5,
-            221.6,
-            222.1,
-            220.6,
-            221.8,
-            220.9,
-            222.3,
-            221.6,
-            220.7,
-            222.0,
-            191.0,
-            192.3,
-            191.4,
-        ]
-        values += [
-            191.7,
-            192.9,
-            191.0,
-            190.8,
-            208.9,
-            213.2,
-            196.3,
-            198.4,
-            197.3,
-            196.4,
-            195.5,
-            198.0,
-            208.5,
-            213.2,
-            212.7,
-        ]
-        values += [197.4, 197.8, 197.9, 197.7, 204.7, 219.6, 217.7, 218.5, 241.3, 239.4, 241.2, 242.2]
-        errors = [218, 189, 111, 77, 74, 72, 67, 88, 82, 69, 56, 59, 54, 39, 50, 26, 21, 34, 35, 90, 150]
-        errors += [46, 83, 45, 45, 41, 115, 187, 82, 38, 25, 45, 11, 40, 87, 101, 82, 91, 80, 21, 79, 55]
-        *_, first, second = analyse(Trend(values, np.array(errors) / 1e4)).changes
-        assert (first.latest, second.index) == (35, 38)
-        assert [first.size, second.size] == pytest.approx([0.10, 0.10], abs=0.01)
-
     def test_two_odd_points_are_no_level(self):
         generator = np.random.default_rng(6)
         values = np.r_[100 * noisy(generator, 30), 120, 120.1, 100 * noisy(generator, 20)]
