@@ -102,7 +102,7 @@ def test_the_store_has_a_series_of_each(project):
     *_, (_, records) = measured(project)
     rows = {row.key[1:]: row for row in newest_rows(results, machine)}
     twice = rows["product.behind_speedup", "twice", CASE, "warm"]
-    assert (twice.unit, twice.better) == ("x", "higher")
+    assert (twice.unit, twice.better) == ("×", "higher")
     # How fast either is depends on what else the machine does: the page shows what the record says.
     [said] = [one for one in records if (one.variant, one.case) == ("twice", CASE)]
     assert twice.value.value == pytest.approx(said.costs["behind_speedup"].value, rel=1e-4)
