@@ -23,7 +23,8 @@ from nvml import build
 __all__ = ["chromium", "visit", "window"]
 
 
-_SUITES = Path(__file__).parents[1] / "benchmarks"
+_ROOT = Path(__file__).parents[1]
+_SUITES = ("benchmarks", "lockstep_suites", "suites")
 _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 
 
@@ -31,16 +32,18 @@ _THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
 def _untouched():
     """Fail a test that leaves the process other than it found it: the tests after it would depend on it.
 
-    Three things are taken back: suites of a test's project, which hide this repository's, the folders that imported
-    suites leave on the path, and the handler that asv's console adds to the root logger with each verb. With the
-    handlers of earlier tests a line would be printed several times.
+    Taken back are suites of a test's project, which hide others of their name, the folders that imported suites leave
+    on the path, and what a verb leaves in asv's console: progress, and a handler of the root logger, which would print
+    each line once more.
     """
     before, path, handlers = _process(), list(sys.path), list(logging.getLogger().handlers)
     yield
     sys.path[:] = path
     logging.getLogger().handlers[:] = handlers
+    if console := sys.modules.get("asv.console"):
+        vars(console.log).update(vars(console.Log()))
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == _SUITES.name and not Path(module.__file__ or "").is_relative_to(_SUITES):
+        if name.partition(".")[0] in _SUITES and not Path(module.__file__ or "").is_relative_to(_ROOT):
             del sys.modules[name]
     assert _process() == before
 

@@ -4,7 +4,7 @@ import logging
 import sys
 
 import pytest
-from asv.console import Log, log
+from asv.console import log
 
 from lockstep.commands.cli import main
 
@@ -12,7 +12,6 @@ from lockstep.commands.cli import main
 def run_verb(*words: object) -> object:
     """Run ``lockstep`` with these words and return its exit status. asv adds a handler to the root logger each time."""
     handlers, console = list(logging.getLogger().handlers), dict(vars(log))
-    vars(log).update(vars(Log()))  # as in a new process: another test may have left progress and indentation
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["lockstep", *map(str, words)])
         try:
