@@ -39,6 +39,8 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
 
 def _is_of(name: str, content: Any) -> bool:
     """Return whether content is an object, or a list of objects, with the keys of a format."""
+    if name == "hyperfine" and isinstance(content, dict):
+        content = content.get("results")
     if isinstance(content, list) != (name in LISTS):
         return False
     entries = content if isinstance(content, list) else [content]

@@ -252,12 +252,14 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_imported(repo, tmp_path, c
     text = (tmp_path / "half.json").read_text()
     (tmp_path / "half.json").write_text(text[: len(text) // 2])
     (tmp_path / "other.json").write_text('{"some": "thing"}')
+    (tmp_path / "asv.json").write_text('{"results": {"bench.time_sum": [[0.5], []]}, "version": 2}')
     (tmp_path / "lacks.json").write_text('{"benchmarks": [{"name": "x"}], "context": {}}')
-    broken = [tmp_path / name for name in ("half.json", "other.json", "lacks.json", "gone.json")]
+    broken = [tmp_path / name for name in ("half.json", "other.json", "asv.json", "lacks.json", "gone.json")]
     assert imported(repo, *broken, FILES / "pytest_benchmark.json", status=1)
     shown = "".join(capfd.readouterr())
     assert "half.json cannot be read" in shown
     assert "other.json is not a file of pytest-benchmark or nvbench" in shown
+    assert "asv.json is not a file of pytest-benchmark or nvbench" in shown
     assert "lacks.json is not a whole file of google-benchmark: no 'time_unit'" in shown
     assert "gone.json cannot be read" in shown
 

@@ -45,5 +45,5 @@ FORMATS: Mapping[str, Format] = {
 #: Formats of files without a better direction: who imports such a file names the format.
 DIRECTED = ("customSmallerIsBetter", "customBiggerIsBetter")
 
-#: Formats whose files are lists.
-LISTS = ("pytorch-hud", *DIRECTED)
+#: Formats whose files are lists, that of hyperfine below its key ``results``.
+LISTS = ("pytorch-hud", "hyperfine", *DIRECTED)
