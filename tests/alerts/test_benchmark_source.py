@@ -89,6 +89,14 @@ def test_other_benchmarks_of_the_file_comments_and_removal_do_not_count(tmp_path
     assert noted(tmp_path, content) == []
 
 
+def test_a_table_that_nests_too_deeply_to_be_written_again_does_not_end_the_analysis(tmp_path):
+    table = "\n\nSIZES = " + " + ".join(["[1]"] * 600) + "\n"
+    changed = SOURCE.replace("number = 10", "number = 1")
+    assert noted(tmp_path / "other", SOURCE + table, changed + table) == [("2", (FILE,))]
+    used = SOURCE.replace("WORLDS = 64", "WORLDS = sum(SIZES)")
+    assert noted(tmp_path / "used", used + table, used.replace("= 10", "= 1") + table) == []
+
+
 def test_its_commits_come_first_the_newest_of_them_before_the_others(tmp_path):
     changed = SOURCE.replace("number = 10", "number = 1")
     assert noted(tmp_path, changed, changed, SOURCE, SOURCE) == [("3", (FILE,)), ("1", (FILE,))]

@@ -7,6 +7,7 @@ compared. A loop count, a warm-up, a base class or a helper may change what is m
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,9 +37,8 @@ def _changes(git: Git, commit: str, path: str, benchmark: str) -> bool:
     name = _defined_name(path, benchmark)
     if not name:
         return False
-    before, after = (
-        _definition(git.try_lines("cat-file", "blob", f"{at}:{path}"), name) for at in (f"{commit}^", commit)
-    )
+    blobs = (git.try_lines("cat-file", "blob", f"{at}:{path}") for at in (f"{commit}^", commit))
+    before, after = (_definition("\n".join(lines or ()), name) for lines in blobs)
     return bool(before and after) and before != after
 
 
@@ -49,23 +49,24 @@ def _defined_name(path: str, benchmark: str) -> str:
     return next(fitting, "") if path.endswith(".py") else ""
 
 
-def _definition(lines: Sequence[str] | None, name: str) -> frozenset[str]:
+@functools.lru_cache(maxsize=64)  # a commit's file is also its child's, and another alert's
+def _definition(source: str, name: str) -> frozenset[str]:
     """Return the statements of a module that define a name, and those that define the names mentioned in them.
 
-    Empty if the module does not define the name, or is not valid Python.
+    Empty if the module does not define the name, is not valid Python, or nests too deeply.
     """
     try:
-        statements = ast.parse("\n".join(lines or ())).body
-    except (SyntaxError, ValueError):
+        statements = ast.parse(source).body
+        defining = {bound: statement for statement in statements for bound in _bound(statement)}
+        found: dict[str, str] = {}
+        pending = {name} & defining.keys()
+        while pending:
+            texts = {one: ast.unparse(defining[one]) for one in pending}
+            found |= texts
+            pending = {word for text in texts.values() for word in re.findall(r"\w+", text)} & defining.keys() - found
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-    defining = {bound: ast.unparse(statement) for statement in statements for bound in _bound(statement)}
-    found: set[str] = set()
-    pending = {name} & defining.keys()
-    while pending:
-        found |= pending
-        mentioned = (re.findall(r"\w+", defining[one]) for one in pending)
-        pending = {word for words in mentioned for word in words if word in defining} - found
-    return frozenset(defining[one] for one in found)
+    return frozenset(found.values())
 
 
 def _bound(statement: ast.stmt) -> set[str]:
