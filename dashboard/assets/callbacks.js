@@ -30,7 +30,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
 
     // The address of this family's page on another machine, with the choices but without the zoom.
     onMachine: (machine) => {
-      const parts = location.pathname.split("/");
+      const parts = location.pathname.replace(/\/$/, "").split("/");
       if (decodeURIComponent(parts.at(-2)) === machine) return dash_clientside.no_update;
       parts[parts.length - 2] = encodeURIComponent(machine);
       const chosen = new URLSearchParams(location.search);
