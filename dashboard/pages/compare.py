@@ -229,7 +229,7 @@ def chosen_commits(
         chosen: hashes, or ``None``.
         same: whether both sides get one commit, if the machines have one in common: a chosen one, else the newest.
     """
-    known = [[option["value"] for option in side] for side in (base, head)]
+    known = [{option["value"]: None for option in side} for side in (base, head)]  # sets in order
     both = [commit for commit in known[0] if commit in known[1]] if same else []
     if both:
         return [next((commit for commit in chosen if commit in both), both[0])] * 2
