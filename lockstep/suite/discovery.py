@@ -81,7 +81,8 @@ def load_suites(benchmark_dir: Path) -> dict[str, Suite]:
     if root not in sys.path[:1]:
         sys.path.insert(0, root)  # before another folder of this name
     known = sys.modules.get(benchmark_dir.name)
-    if known is not None and str(benchmark_dir) not in (places := list(getattr(known, "__path__", ["a file"]))):
+    places = list(getattr(known, "__path__", ["a file"]))
+    if known is not None and benchmark_dir not in {Path(place).resolve() for place in places}:
         raise SuiteError(
             f"another package {benchmark_dir.name} is imported already, from {', '.join(places)}: rename the folder of "
             "suites, and benchmark_dir in asv.conf.json"

@@ -451,5 +451,10 @@ def test_the_folder_that_was_asked_for_is_loaded_and_no_other_of_its_name(tmp_pa
     # As with PYTHONPATH, where another repository stands before this one.
     monkeypatch.setattr(sys, "path", [str(other), str(asked), *sys.path])
     assert list(load_suites(folder)) == ["thing"]
-    with pytest.raises(SuiteError, match=rf"another package {folder.name} is imported already, from {folder.parent}"):
+    # Somebody may have imported it by a link, or from the current folder.
+    (tmp_path / "link").symlink_to(asked)
+    link = str(tmp_path / "link" / folder.name)
+    monkeypatch.setattr(sys.modules[folder.name], "__path__", [link])
+    assert list(load_suites(folder)) == ["thing"]
+    with pytest.raises(SuiteError, match=rf"another package {folder.name} is imported already, from {link}"):
         load_suites(other / folder.name)
