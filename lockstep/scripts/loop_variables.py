@@ -7,7 +7,7 @@ import functools
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any
 
 #: Folders of installed code, whose loops are not the script's.
@@ -37,7 +37,9 @@ def loop_variables(caller: FrameType, script: Path) -> dict[str, Any]:
 
 
 def _named(value: Any) -> Any:
-    return value.__name__ if isinstance(value, FunctionType) and value.__name__.isidentifier() else value
+    """Return the name of a function, class or kernel; a lambda has none. Return other values as they are."""
+    name = getattr(value, "__name__", "") if callable(value) else ""
+    return name if isinstance(name, str) and name.isidentifier() else value
 
 
 @functools.cache
@@ -65,7 +67,7 @@ def _loops(file: str) -> tuple[tuple[int, int, list[ast.expr]], ...]:
 
 def _loops_below(node: ast.AST) -> Iterator[tuple[int, int, list[ast.expr]]]:
     match node:
-        case ast.For():
+        case ast.For() | ast.AsyncFor():
             yield node.body[0].lineno, node.body[-1].end_lineno or 0, [node.target]
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             yield node.lineno, node.end_lineno or 0, [one.target for one in node.generators]

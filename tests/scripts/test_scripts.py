@@ -673,7 +673,7 @@ def test_loops_around_a_call_name_it(project):
                             Timer("fn()", globals={"fn": fn}).blocked_autorange()
             """,
             "bench": """
-            import torch, helper
+            import asyncio, torch, helper
             from tiny_kernels import norm
             from triton.testing import do_bench
 
@@ -690,9 +690,18 @@ def test_loops_around_a_call_name_it(project):
             def double(x):
                 return norm(x)
 
-            for call in (norm, double):
+            async def each(sizes):
+                for rows in sizes:
+                    yield rows
+
+            async def later():
+                async for rows in each([2]):
+                    do_bench(lambda: norm(torch.ones(rows, 4)))
+
+            for call in (norm, double, torch.exp, torch.nn.functional.gelu):
                 do_bench(lambda: call(torch.ones(2, 4)))
             main()
+            asyncio.run(later())
             """,
         }
     )
@@ -700,6 +709,8 @@ def test_loops_around_a_call_name_it(project):
     assert outcome.calls == [
         ("-", "script norm"),
         ("-", "script double"),
+        ("-", "script exp"),
+        ("-", "script gelu"),
         ("rows=8", "main norm"),
         ("rows=8", "main sum"),
         ("rows=16", "main norm"),
@@ -708,6 +719,7 @@ def test_loops_around_a_call_name_it(project):
         ("dtype=float32", "main"),
         ("dtype=float16", "main norm"),
         ("dtype=float16", "main"),
+        ("rows=2", "later"),
     ]
 
 
