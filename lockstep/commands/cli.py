@@ -146,13 +146,14 @@ def _status(program: str) -> int:
 def _enable_log(verbose: bool) -> None:
     """Enable asv's console, and let it print warnings and errors to standard error.
 
-    It prints all messages to standard output, where a program expects the answer of a verb.
+    It prints all messages to standard output, where a program expects the answer of a verb, and without their values.
     """
     log.enable(verbose)
     handler = logging.getLogger().handlers[-1]
     console = handler.emit
 
     def emit(record: logging.LogRecord) -> None:
+        record.msg, record.args = record.getMessage(), None
         if record.levelno < logging.WARNING:
             console(record)
             return

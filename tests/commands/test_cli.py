@@ -1,6 +1,7 @@
 """What is wrong with a command line or a file is said in one line, before anything is measured."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -120,6 +121,13 @@ def test_standard_output_holds_no_error(run, tmp_path, capsys, monkeypatch, word
     assert told.err.strip()
     progress = "· Creating", "· Discovering", "· 0 result files changed"
     assert not [line for line in told.out.splitlines() if not line.startswith((*progress, "[]"))]
+
+
+def test_a_librarys_warning_is_printed_with_its_values(run, capsys):
+    """asv's console prints a message's pattern: "results are not up to date: %s"."""
+    run("changes")
+    logging.getLogger("library").warning("%d of %s", 3, "7")
+    assert capsys.readouterr() == ("", "· 3 of 7\n")
 
 
 def test_a_folder_without_suites_is_named(run):
