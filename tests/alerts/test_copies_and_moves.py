@@ -100,14 +100,19 @@ def test_a_measurement_counts_alone_beside_a_copy_of_its_commit(analysed):
         assert trend.value[AT] == pytest.approx(trend.value[AT - 1], rel=0.01)
 
 
-def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repository):
-    """Only every fifth commit was timed; the change is at commit ``AT + 3``, whose work the others copy."""
+@pytest.mark.parametrize("away", [0, 5])
+def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repository, away):
+    """Only every fifth commit was timed; the change is at commit ``AT + 3``, whose work the others copy.
+
+    They copy the nearest timed commit at their level, or the one beyond it.
+    """
     _, commits = repository
     step = AT + 3
+    sources = AT - away, AT + 5 + away
 
     def plan(n):
         timed = n % 5 == 0
-        nearest = n - n % 5 if n < step or n > AT + 5 else AT + 5
+        nearest = n - n % 5 if n < AT or n > AT + 5 else sources[n >= step]
         return Here(slower=1.05 if n >= step else 1.0, copies=None if timed or nearest >= LENGTH else nearest)
 
     _, found = analysed(plan)
@@ -118,10 +123,9 @@ def test_copies_narrow_the_range_of_a_change_from_both_sides(analysed, repositor
         assert (change.before, change.between) == (commits[step - 1], (commits[step],))
     [alert] = [alert for alert in found.alerts if alert.topic == "slower"]
     assert alert.commits == (commits[step],)
-    # The commits ``AT`` and ``AT + 5`` were timed.
     proven = [
         f"{commits[end][:12]}, which gives the GPU the same work as {commits[like][:12]}"
-        for end, like in ((step - 1, AT), (step, AT + 5))
+        for end, like in zip((step - 1, step), sources, strict=True)
     ]
     assert tell(alert).since == f"commit {commits[step][:12]}; proven by {', and by '.join(proven)}"
     assert from_json(to_json(alert)) == alert

@@ -126,9 +126,14 @@ def _analysed(
     ]
     builder = StepBuilder(machine, ranges)
     steps = (
-        builder.step(one, change, start)
+        builder.step(one, change, start, stop)
         for one, changes in found
-        for start, change in zip((0, *(change.index for change in changes)), changes, strict=False)
+        for start, change, stop in zip(
+            (0, *(change.index for change in changes)),
+            changes,
+            (*(change.earliest for change in changes[1:]), len(one.trend.commit)),
+            strict=False,
+        )
     )
     changes = tuple(explained(step) for step in steps)
     reports = list(machine_reports(machine))

@@ -43,24 +43,23 @@ class StepBuilder:
         self._machine = machine.name
         self._ranges = ranges
         self._commits = machine.commits
+        self._digits = np.array([packed(commit.hash) for commit in machine.commits], dtype=np.int64)
         self._at = cache(self._points)
         self._works = cache(self._works_at)
         self._shared: dict[Hashable, Facts] = {}
 
-    def step(self, followed: Followed, change: Change, start: int) -> Step:
+    def step(self, followed: Followed, change: Change, start: int, stop: int) -> Step:
         """Return a change of a series as a step, with the data that may explain the change.
 
-        ``start``: the first point at the level before the change.
+        Args:
+            start: the first point at the level before the change.
+            stop: the first point that may be at the level after the next change.
         """
         trend = followed.trend
         # The first point has no level before it, so it cannot begin a new level.
         first = max(change.earliest, 1)
-        measured_ends = int(trend.commit[first - 1]), int(trend.commit[change.latest])
-        good, last = self._narrowed(followed.copies, *measured_ends)
-        likes = [
-            self._commits[end].hash if end != place else ""
-            for end, place in zip(measured_ends, (good, last), strict=True)
-        ]
+        levels = slice(min(start, first - 1), first), slice(change.latest, max(stop, change.latest + 1))
+        (good, before_like), (last, after_like) = self._ends(followed, *levels)
         commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         between = measured if commit_range.unknown else commit_range.commits
@@ -92,8 +91,8 @@ class StepBuilder:
             flips=not followed.exact and moves_between(followed, change),
             few=not followed.exact and few_and_unclear(followed, change, start),
             copied=_copied(followed.copies, trend.commit[before.start], trend.commit[after][-1]),
-            before_like=likes[0],
-            after_like=likes[1],
+            before_like=before_like,
+            after_like=after_like,
             version=followed.version,
             first=min(max(int(trend.commit[first]), good + 1), last),
             last=last,
@@ -117,14 +116,28 @@ class StepBuilder:
             gpu_move=None if followed.exact else _gpu_move(trend, slice(first - 1, change.latest + 1), worse),
         )
 
-    def _narrowed(self, copies: Trend | None, good: int, last: int) -> tuple[int, int]:
-        """Return a commit before and a commit after a change, which are as close as copies of their work tell."""
+    def _ends(self, followed: Followed, before: slice, after: slice) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Return the last commit known at the level before a change, and the first one at the level after it.
+
+        Each comes with the measured commit whose work it has, or with "" if it was measured itself.
+
+        Args:
+            before, after: the points at the levels.
+        """
+        trend, copies = followed.trend, followed.copies
+        good, last = (int(trend.commit[before.stop - 1]), ""), (int(trend.commit[after.start]), "")
         if copies is None:
             return good, last
-        places = copies.commit
-        work = [copies.same_work_as == packed(self._commits[place].hash) for place in (good, last)]
-        good = int(places[work[0] & (places > good) & (places < last)].max(initial=good))
-        return good, int(places[work[1] & (places > good)].min(initial=last))
+        within = (copies.commit > good[0]) & (copies.commit < last[0])
+        known = [
+            [
+                (int(copies.commit[at]), self._results.commit_of(int(copies.same_work_as[at])))
+                for at in np.flatnonzero(within & np.isin(copies.same_work_as, self._digits[trend.commit[level]]))
+            ]
+            for level in (before, after)
+        ]
+        good = max(known[0], default=good)
+        return good, min((end for end in known[1] if end > good), default=last)
 
     def _facts(self, followed: Followed, index: int) -> Facts:
         trend = followed.trend
