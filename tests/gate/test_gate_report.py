@@ -110,6 +110,9 @@ def test_the_headline_says_what_where_how_much_how_sure_and_why():
     )
     assert headline(report(once)).startswith("Looks slower, not confirmed: linear split_k by +399.00 % ")
     assert headline(report(replace(once, min_effect=3.99))).startswith("Nothing was judged: ")
+    assert headline(report(replace(HOST, outcome="unsure"))).startswith(
+        "Looks slower, not confirmed: 1 case: host time 12.00 → 19.00 µs: linear split_k by +58.33 % "
+    ), "not as if calls were slower"
     assert headline(report(verdict("same", case="M=1"))) == "Nothing slower by more than 0.25 % (1 same)."
     skipped = report(verdict("same", case="M=1"), verdict("na", variant="planes", reason="Triton finds no GPU here"))
     assert headline(skipped) == (

@@ -167,17 +167,13 @@ def _headline(report: Report) -> str:
         parts.append(f"{_cases(failed)} failed: {_names(failed)}, {failed[0].reason}")
     slower = report.regressions
     if slower:
-        latencies = [verdict for verdict in slower if verdict.key.quantity == LATENCY]
-        slowdowns = [f"{_cases(latencies)} slower: {_names(latencies)} by {_by(latencies)}"] if latencies else []
-        slowdowns += [text for cost in COSTS if cost != ERROR for text in _of_cost(slower, cost)]
-        if slowdowns:
-            parts.append(f"{'; '.join(slowdowns)}, found twice; {report.confidence:.0%} sure that none is by chance")
+        if slowdowns := _slowdowns(slower, f"{_cases(_latencies(slower))} slower: "):
+            parts.append(f"{slowdowns}, found twice; {report.confidence:.0%} sure that none is by chance")
         parts += [f"{text} in every draw" for text in _of_cost(slower, ERROR)]
         parts += _of_bits(slower, "not deterministic any more")
         parts += [f"code of the worst: {slower[0].code[0]}"] if slower[0].code else []
-    looks_slower = [verdict for verdict in report.of("unsure") if verdict.looks_slower]
-    if looks_slower:
-        parts.append(f"looks slower, not confirmed: {_names(looks_slower)} by {_by(looks_slower)}")
+    if looks_slower := _slowdowns([verdict for verdict in report.of("unsure") if verdict.looks_slower]):
+        parts.append(f"looks slower, not confirmed: {looks_slower}")
     accepted = [verdict for verdict in report.of("slower") if verdict.accepted]
     if accepted:
         sized = [verdict for verdict in accepted if verdict.change]
@@ -212,6 +208,17 @@ def _share(report: Report) -> str:
     decided = len(report.of("same", "faster", "slower"))
     [(reason, _)] = Counter(_why_not(verdict).partition(";")[0].partition(":")[0] for verdict in unsure).most_common(1)
     return f" in {decided} of {decided + len(unsure)} cases; the others have no verdict: {reason}"
+
+
+def _slowdowns(verdicts: Sequence[Verdict], before: str = "") -> str:
+    """Return the slowdowns of calls, with the text ``before`` them, and of each measured cost; "" if there are none."""
+    latencies = _latencies(verdicts)
+    texts = [f"{before}{_names(latencies)} by {_by(latencies)}"] if latencies else []
+    return "; ".join([*texts, *(text for cost in COSTS if cost != ERROR for text in _of_cost(verdicts, cost))])
+
+
+def _latencies(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return [verdict for verdict in verdicts if verdict.key.quantity == LATENCY]
 
 
 def _of_cost(verdicts: Sequence[Verdict], cost: str) -> list[str]:
