@@ -13,7 +13,8 @@ from pathlib import Path
 def only_one(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of a folder, or of a file that is made if it is missing. Yield whether this process got the lock.
 
-    Only one process at a time can hold the lock. If the process is killed, the system releases the lock.
+    Only one process at a time can hold the lock. If the process is killed, the system releases the lock. The lock of a
+    folder on NFS keeps only processes of the same machine apart. Raise ``OSError`` if the file cannot be opened.
     """
     # NFS refuses an exclusive lock on a file that is open for reading alone.
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
