@@ -574,7 +574,9 @@ def test_what_pytest_benchmark_times_is_taken(project, monkeypatch):
             def test_pedantic(benchmark):
                 made = benchmark.pedantic(norm, setup=lambda: ((torch.ones(2, 4),), {}), rounds=5)
                 assert made.shape == (2, 4)
-                benchmark.pedantic(norm, args=(torch.ones(2, 4),))
+                ended = []
+                benchmark.pedantic(norm, args=(torch.ones(2, 4),), teardown=ended.append)
+                assert len(ended) == 1
         """,
     }
     outcome = found(project(files), "benchmarks/norm_test.py")

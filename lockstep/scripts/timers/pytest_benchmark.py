@@ -38,6 +38,9 @@ def _pedantic(original: Any, hook: Hook) -> Any:
             args, kwargs = made
         call = functools.partial(target, *args, **(kwargs or {}))
         hook.take(call)
-        return call()
+        result = call()
+        if teardown := rest.get("teardown"):
+            teardown(*args, **(kwargs or {}))
+        return result
 
     return pedantic
