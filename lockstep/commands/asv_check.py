@@ -24,7 +24,7 @@ def warn(arguments: argparse.Namespace) -> None:
         return
     conf = Config.load(arguments.config)
     known = [*vars(Config()), *_FURTHER]
-    for key in vars(conf).keys() - set(known):
+    for key in sorted(vars(conf).keys() - set(known)):
         close = difflib.get_close_matches(key, known, n=1)
         advice = f"; did you mean {close[0]!r}?" if close else ""
         log.warning(f"asv.conf.json: neither asv nor Lockstep knows the key {key!r}: it has no effect{advice}")

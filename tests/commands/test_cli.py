@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -246,6 +247,12 @@ def test_check_names_a_key_that_nobody_reads(run, tmp_path, key, said):
     assert said in told
     assert told.count("neither asv nor Lockstep") == 1
     assert "neither asv" not in run("changes")[1]
+
+
+def test_check_names_several_keys_in_one_order(run, tmp_path):
+    keys = [f"key_{letter}" for letter in "hgfedcba"]
+    (tmp_path / "asv.conf.json").write_text(json.dumps(CONFIG | dict.fromkeys(keys, "x")))
+    assert re.findall(r"knows the key '(\w+)'", run("check")[1]) == sorted(keys)
 
 
 def test_check_names_suites_that_import_torch_at_their_top(run, tmp_path):
