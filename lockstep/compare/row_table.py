@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lockstep.alerts.analysis.machine_results import name_of
 from lockstep.compare.row import COPIED, STATE_LABELS, Measured, Row
 from lockstep.compare.shown_quantities import SHOWN_AS, VALUE
+from lockstep.history.hex_digits import packed
 from lockstep.history.model import NO_NUMBER, STATES, Benchmark, Commit, Floats, Ints, Part, SeriesKey, State
 from lockstep.history.row_keys import KeyIndex
 from lockstep.record.quantity import Better
@@ -139,6 +140,14 @@ class RowTable:
         """The key of each row."""
         keys = self.series_keys.keys
         return [keys[place] for place in self.columns["key"].tolist()]
+
+    @cached_property
+    def timed(self) -> Ints:
+        """For each row, the commit whose number it has (``lockstep.history.hex_digits``): a copy has another's."""
+        own = {place: packed(self.commits[place].hash) for place in set(self.columns["commit"].tolist())}
+        commits = np.array([own[place] for place in self.columns["commit"].tolist()], dtype=np.int64)
+        copied: Ints = self.columns["same_work_as"]
+        return np.where(copied != 0, copied, commits)
 
     @cached_property
     def place(self) -> Ints:

@@ -193,3 +193,16 @@ def test_the_overview_calls_nothing_slower_that_two_gpus_explain(analysed, gpu, 
     found = compare_rows(before, earlier, rows, Thresholds(), dict.fromkeys(rows.keys, 0.001))
     variants = [key.variant == VARIANT for key in rows.keys]
     assert {LOUDEST[code] for code in found.verdict[variants]} == {verdict}
+
+
+@pytest.mark.parametrize("two_runs", [None, "latency"])
+def test_a_copy_is_the_same_as_the_commit_that_was_timed_however_noisy_the_series(analysed, two_runs):
+    results, _ = analysed(lambda n: Here(copies=AT if n > AT else None))
+    newest = newest_rows(results, "gpu")
+    verdicts = []
+    for commit in (AT - 1, AT, AT + 1):
+        before = rows_at(results, "gpu", results.commits("gpu")[commit].hash)
+        noise = dict.fromkeys(newest.keys, 0.05)
+        found = compare_rows(before, before.place[newest.columns["key"]], newest, Thresholds(), noise, None, two_runs)
+        verdicts.append({LOUDEST[code] for code in found.verdict})
+    assert verdicts == [{"unsure"}, {"same"}, {"same"}]
