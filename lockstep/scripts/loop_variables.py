@@ -68,8 +68,16 @@ def _loops(file: str) -> tuple[tuple[int, int, list[ast.expr]], ...]:
 def _loops_below(node: ast.AST) -> Iterator[tuple[int, int, list[ast.expr]]]:
     match node:
         case ast.For() | ast.AsyncFor():
-            yield node.body[0].lineno, node.body[-1].end_lineno or 0, [node.target]
+            yield node.body[0].lineno, node.body[-1].end_lineno or 0, [_named_target(node)]
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            yield node.lineno, node.end_lineno or 0, [one.target for one in node.generators]
+            yield node.lineno, node.end_lineno or 0, [*map(_named_target, node.generators)]
     for below in ast.iter_child_nodes(node):
         yield from _loops_below(below)
+
+
+def _named_target(loop: ast.For | ast.AsyncFor | ast.comprehension) -> ast.expr:
+    """Return what a loop assigns to, without the count of ``enumerate``, which moves when a value is added."""
+    match loop.iter, loop.target:
+        case ast.Call(func=ast.Name(id="enumerate")), ast.Tuple(elts=[_, value]):
+            return value
+    return loop.target

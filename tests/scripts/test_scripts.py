@@ -685,7 +685,7 @@ def test_loops_around_a_call_name_it(project):
 
             def main():
                 helper.sweep([8, 16], make)
-                for dtype in (torch.float32, torch.float16):
+                for place, dtype in enumerate((torch.float32, torch.float16)):
                     x = torch.ones(2, 4, dtype=dtype)
                     times = [do_bench(lambda: call(x)) for call in (norm, torch.nn.Identity())]
 
