@@ -138,7 +138,7 @@ class Recorder:
 
             survey.look(worked)
             self._works = survey.works
-        self.say(survey.told(len(asked) - len(plan)))
+        self.say(survey.summary(len(asked) - len(plan)))
         for case in survey.sampled:
             stored, planned = survey.found.pop(case), plan[case]
             version = suites[case[0]].benchmark_version

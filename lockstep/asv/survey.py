@@ -76,7 +76,7 @@ class Survey:
         covered = set(self.plan) - set(self.open())
         return [case for case in self.plan if case in covered and is_sampled(self.commit, *case)]
 
-    def told(self, again: int) -> str:
+    def summary(self, again: int) -> str:
         """Return what was found, as one line. ``again``: number of cases outside the plan, which are timed again."""
         rest = len(self.open())
         by_graph = len(self.plan) - self._by_files - rest

@@ -74,7 +74,7 @@ def _text(project: Project, plan: Plan, errors: Console) -> str:
     for _ in run_version(project, WORKING_TREE, plan, errors.print, outcome):
         pass
     lines = [f"left out: {', '.join(dict.fromkeys(names))}: {why}" for why, names in outcome.left_out.items()]
-    for line in [*lines, *outcome.told(plan, project.file)]:
+    for line in [*lines, *outcome.remarks(plan, project.file)]:
         errors.print(f"{project.file.name}: {line}")
     return outcome.adopted
 

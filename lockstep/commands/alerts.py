@@ -176,11 +176,10 @@ def _act(store: AlertStore, args: argparse.Namespace) -> int:
     ending = ENDINGS.get(args.action)
     action: Action = "resolve" if ending else args.action
     request = Act(action, args.by, args.because, getattr(args, "until", None), ending)
-    newest = ""
+    newest, before = "", store.alert(args.alert)
     if ending:
-        commits = open_store(args).current().commits(store.alert(args.alert).alert.machine)
+        commits = open_store(args).current().commits(before.alert.machine)
         newest = commits[-1].hash if commits else ""
-    before = store.alert(args.alert)
     joined = store.same_step(before) if action in ("ack", "mute") else []
     others = ", ".join(str(one.id) for one in joined if one.state == before.state)
     alert = store.act(args.alert, request, newest)

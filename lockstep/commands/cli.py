@@ -149,20 +149,19 @@ def _enable_log(verbose: bool) -> None:
     It prints all messages to standard output, where a program expects the answer of a verb, and without their values.
     """
     log.enable(verbose)
-    handler = logging.getLogger().handlers[-1]
-    console = handler.emit
+    console = logging.getLogger().handlers[-1]
 
-    def emit(record: logging.LogRecord) -> None:
+    def is_for_output(record: logging.LogRecord) -> bool:
         record.msg, record.args = record.getMessage(), None
         if record.levelno < logging.WARNING:
-            console(record)
-            return
+            return True
         log.flush()  # ends a line of progress
         with contextlib.redirect_stdout(sys.stderr):
-            console(record)
+            console.emit(record)
             log.flush()
+        return False
 
-    handler.emit = emit  # type: ignore[method-assign]
+    console.addFilter(is_for_output)
 
 
 def _advice_on(error: Exception) -> str:

@@ -161,7 +161,7 @@ def measure_script(args: argparse.Namespace) -> int:
         names, cases = ([call[part] for call in outcome.calls] for part in (1, 0))
         first = len(records) == 1
         console.print(records_table(records[-1:], plan.suite, names=names, cases=cases, head=first))
-    for line in [*reasons(records), *outcome.told(plan, project.file)]:
+    for line in [*reasons(records), *outcome.remarks(plan, project.file)]:
         errors.print(line)
     missing = len({*plan.selected(outcome.calls)}.difference(outcome.refused.get(HEAD, {}))) - len(records)
     if missing:

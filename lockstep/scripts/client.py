@@ -52,7 +52,7 @@ class Outcome:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 
-    def told(self, plan: Plan, file: Path) -> list[str]:
+    def remarks(self, plan: Plan, file: Path) -> list[str]:
         """Return a line for everything that the script ``file``, measured alone, did not give: which call, and why."""
         alike: dict[str, list[str]] = {}
         for number, reason in self.refused.get(HEAD, {}).items():
@@ -63,12 +63,12 @@ class Outcome:
             for reason, points in alike.items()
         ]
         error = self.errors.get(HEAD, "")
-        nothing = self.trouble or self.silence(plan, file)
+        nothing = self.trouble or self.why_no_call(plan, file)
         if error and error not in nothing:
             lines.append(f"the script ended early, so later calls were not taken: {error}")
         return [*lines, *filter(None, [nothing])]
 
-    def silence(self, plan: Plan, file: Path) -> str:
+    def why_no_call(self, plan: Plan, file: Path) -> str:
         """Return why the script ``file`` gives no call at all; "" if it gives some."""
         return why_no_call(plan, file, self.calls, self.errors.get(HEAD, ""), self.machine.get("gpu", ""))
 

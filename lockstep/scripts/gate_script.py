@@ -149,4 +149,4 @@ def _trouble(plan: Plan, outcome: Outcome) -> str:
     """Return why a script gives no call at all; "" if it gives some, or fails in head alone."""
     if not outcome.calls and _ends_early_in_head(outcome):
         return ""
-    return outcome.silence(plan, Path(plan.sides[HEAD].file))
+    return outcome.why_no_call(plan, Path(plan.sides[HEAD].file))

@@ -43,7 +43,7 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
         outcome = Outcome()
         for _ in run_version(project, commit, replace(plan, tuned=str(folder / TUNED)), say, outcome):
             pass
-        for line in outcome.told(plan, project.file):
+        for line in outcome.remarks(plan, project.file):
             say(f"{commit[:8]}: {line}")
         records = list(outcome.records.values())
         say(f"{commit[:8]}: {sum(record.state == 'ok' for record in records)} of {len(outcome.calls)} calls measured")
