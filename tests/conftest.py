@@ -25,7 +25,7 @@ __all__ = ["chromium", "visit", "window"]
 
 _ROOT = Path(__file__).parents[1]
 _SUITES = ("benchmarks", "lockstep_suites", "suites")
-_THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR")
+_THEIRS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH")
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,7 @@ def _untouched():
 def _process():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     # pytest names the running test there, and torch's compiler sets variables of its own when it is first imported.
+    # The first test on a GPU pins Triton's assembler and cache for the whole process.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_THEIRS)}
     return {
         "environment": environment,
