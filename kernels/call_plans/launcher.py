@@ -44,6 +44,11 @@ class Place(NamedTuple):
     offset: int
     descriptor: Any = None
 
+    @property
+    def text(self) -> str:
+        """Return Python text for the address, where ``a`` has the addresses of a plan's tensors."""
+        return f"a[{self.root}] + {self.offset}".removesuffix(" + 0")
+
 
 def undisturbed() -> bool:
     """Return whether launches go to the GPU as Triton starts them: nothing traces, observes or hooks them."""
@@ -71,7 +76,7 @@ def launch_text(compiled: Any, grid: Sequence[int], values: Mapping[str, Any], n
     encodings = list(getattr(compiled.metadata, "tensordesc_meta", None) or ())
     for parameter, kind in compiled.src.signature.items():
         value = values[parameter]
-        address = f"a[{value.root}] + {value.offset}".removesuffix(" + 0") if isinstance(value, Place) else ""
+        address = value.text if isinstance(value, Place) else ""
         if kind == "constexpr":
             arguments.append("None")
         elif address and value.descriptor is not None and encodings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -51,6 +51,13 @@ class _Product(NamedTuple):
     kwargs: dict[str, Any]
 
 
+class _Called(NamedTuple):
+    """A function of the addresses of tensors, and of the stream."""
+
+    function: Callable[..., None]
+    tensors: Sequence[torch.Tensor]
+
+
 @dataclass(frozen=True)
 class Plan:
     """The steps of a call. Tensors have numbers: those among the arguments, then ``buffers``, then ``fresh``.
@@ -89,7 +96,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._roots = list(inputs)
         self._fresh: list[torch.Tensor] = []
-        self._steps: list[_Launched | _Product] = []
+        self._steps: list[_Launched | _Product | _Called] = []
         self._names: dict[str, Any] = {}
         self._workspaces = len(workspace.BUFFERS)
         self._refusal = ""
@@ -112,10 +119,10 @@ class Recorder(TorchDispatchMode):
                     self._refusal = "the launch is tuned, or its grid is a function"
             return compiled
 
-        def multiply(*args: Any) -> None:
-            cublaslt.multiply_directly(*args)
+        def multiply(call: Callable[..., None], tensors: Sequence[torch.Tensor]) -> None:
+            cublaslt.run_directly(call, tensors)
             if threading.get_ident() == thread:
-                self._steps.append(_Product(cublaslt.multiply_directly, args, {}))
+                self._steps.append(_Called(call, tensors))
 
         JITFunction.run, cublaslt.RUN = run, multiply
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -123,7 +130,7 @@ class Recorder(TorchDispatchMode):
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
-        JITFunction.run, cublaslt.RUN = RUN, cublaslt.multiply_directly
+        JITFunction.run, cublaslt.RUN = RUN, cublaslt.run_directly
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator of torch, and record the operator's effect on the plan."""
@@ -152,8 +159,7 @@ class Recorder(TorchDispatchMode):
         parts = list(result) if type(result) in (tuple, list) else [result]
         used = [part for part in parts if isinstance(part, torch.Tensor)]
         for step in self._steps:
-            values = step.arguments.values() if isinstance(step, _Launched) else (*step.args, *step.kwargs.values())
-            used += [base for value in values if isinstance(base := getattr(value, "base", value), torch.Tensor)]
+            used += [base for one in _values(step) if isinstance(base := getattr(one, "base", one), torch.Tensor)]
         memory = {tensor.untyped_storage()._cdata for tensor in used}
         buffers = [(key, one) for key, one in workspace.BUFFERS.items() if one.untyped_storage()._cdata in memory]
         fresh = [tensor for tensor in self._fresh if tensor.untyped_storage()._cdata in memory]
@@ -172,10 +178,13 @@ class Recorder(TorchDispatchMode):
             FunctionType(compile(text, "<plan>", "eval"), self._names)(),
         )
 
-    def _step(self, step: _Launched | _Product) -> str:
+    def _step(self, step: _Launched | _Product | _Called) -> str:
         if isinstance(step, _Launched):
             values = {name: self._argument(value) for name, value in step.arguments.items()}
             return launch_text(step.compiled, step.grid, values, self._name)
+        if isinstance(step, _Called):
+            addresses = [self._argument(tensor).text for tensor in step.tensors]
+            return f"{self._name(step.function)}({', '.join(addresses)}, stream)"
         arguments = [*map(self._text, step.args), *(f"{name}={self._text(one)}" for name, one in step.kwargs.items())]
         return f"{self._name(step.function)}({', '.join(arguments)})"
 
@@ -219,3 +228,9 @@ class Recorder(TorchDispatchMode):
         if len(matches) != 1:
             raise Unsupported("a tensor comes from outside the call" if not matches else "arguments share memory")
         return matches[0]
+
+
+def _values(step: _Launched | _Product | _Called) -> Iterable[Any]:
+    if isinstance(step, _Launched):
+        return step.arguments.values()
+    return step.tensors if isinstance(step, _Called) else (*step.args, *step.kwargs.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
@@ -135,17 +135,17 @@ def multiply(
     Raises:
         NotImplementedError: cuBLASLt does not support the product with this algorithm.
     """
-    RUN(algorithm, a, b, out, c, float(alpha), float(beta))
+    call = _prepared(algorithm, float(alpha), float(beta), *_facts(a, b))
+    RUN(call, (b, a, out if c is None else c, out, workspace_of(a.device)))
 
 
-def multiply_directly(
-    algorithm: str, a: Tensor, b: Tensor, out: Tensor, c: Tensor | None, alpha: float, beta: float
-) -> None:
-    """Compute as ``multiply``, unseen by a recorder of calls."""
-    call = _prepared(algorithm, alpha, beta, *_facts(a, b))
-    stream = driver.active.get_current_stream(a.device.index)
-    addend, target = (out if c is None else c).data_ptr(), out.data_ptr()
-    call(b.data_ptr(), a.data_ptr(), addend, target, workspace_of(a.device).data_ptr(), stream)
+def run_directly(call: Callable[..., None], tensors: Sequence[Tensor]) -> None:
+    """Call a function with the addresses of tensors and the current stream, unseen by a recorder of calls."""
+    call(*[tensor.data_ptr() for tensor in tensors], driver.active.get_current_stream(tensors[0].device.index))
+
+
+#: The function that multiplies. A recorder of calls replaces it.
+RUN: Callable[[Callable[..., None], Sequence[Tensor]], None] = run_directly
 
 
 def _facts(a: Tensor, b: Tensor) -> tuple[Any, ...]:
@@ -156,23 +156,19 @@ def _facts(a: Tensor, b: Tensor) -> tuple[Any, ...]:
 def _prepared(algorithm: str, alpha: float, beta: float, *facts: Any) -> Callable[..., None]:
     """Return a function of the addresses of b, a, c, out and the workspace, and of a stream, that multiplies."""
     problem, algo = _problem(*facts), _algo(algorithm)
-    scales = ctypes.byref(c_float(alpha)), ctypes.byref(c_float(beta))
+    handle, kind, of_b, of_a, of_out = problem.handle, problem.product, problem.b, problem.a, problem.out
+    by, plus = ctypes.byref(c_float(alpha)), ctypes.byref(c_float(beta))
     product = _library().cublasLtMatmul
     product.argtypes = [c_void_p] * 14 + [c_size_t, c_void_p]
 
     def call(b: int, a: int, c: int, out: int, workspace: int, stream: int) -> None:
         status = product(
-            *(problem.handle, problem.product, scales[0], b, problem.b, a, problem.a, scales[1], c, problem.out),
-            *(out, problem.out, algo, workspace, WORKSPACE_BYTES, stream),
+            handle, kind, by, b, of_b, a, of_a, plus, c, of_out, out, of_out, algo, workspace, WORKSPACE_BYTES, stream
         )
         if status:
             raise NotImplementedError(f"cuBLASLt does not support the product: cublasLtMatmul returned {status}")
 
     return call
-
-
-#: The function that ``multiply`` calls. A recorder of calls replaces it.
-RUN: Callable[..., None] = multiply_directly
 
 
 @once_per_device
