@@ -52,6 +52,11 @@ class Outcome:
     controls: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     trouble: str = ""
 
+    @property
+    def done(self) -> set[int]:
+        """Return the numbers of the calls that need no measurement any more."""
+        return {*self.verdicts, *self.records, *(number for points in self.refused.values() for number in points)}
+
     def remarks(self, plan: Plan, file: Path) -> list[str]:
         """Return a line for everything that the script ``file``, measured alone, did not give: which call, and why."""
         alike: dict[str, list[str]] = {}
@@ -99,7 +104,7 @@ def run_plan(plan: Plan, say: Callable[[str], None], outcome: Outcome) -> Iterat
             if found["sharers"] and not plan.only_find:
                 outcome.conflict = f"both versions would share {found['sharers'][0]}, which uses the code under test"
                 return
-            worker.ask({"take": sorted(plan.chosen(outcome.calls, {*outcome.verdicts, *outcome.records}))})
+            worker.ask({"take": sorted(plan.chosen(outcome.calls, outcome.done))})
             for event in worker.until("ended"):
                 number = _take(event, outcome)
                 if number is not None:
@@ -129,7 +134,8 @@ def _take(event: Mapping[str, Any], outcome: Outcome) -> int | None:
         case "verdict":
             verdict = typed(Verdict, event["verdict"])
             if event["number"] >= len(outcome.calls) or verdict.outcome == "removed":
-                outcome.extra.append(verdict)
+                if verdict not in outcome.extra:
+                    outcome.extra.append(verdict)
                 return None
             outcome.verdicts[event["number"]] = verdict
             return int(event["number"])

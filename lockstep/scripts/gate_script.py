@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,8 +58,7 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         elif not plan.measure_all and same_packages(base.tree.root, head.tree.root, project.packages):
             plan = replace(plan, only_find=True)
         try:
-            paired = PairedRun(plan, {BASE: base.label, HEAD: head.label}, say)
-            for number in paired.run(outcome) if asked.apart else run_plan(plan, say, outcome):
+            for number in _compare(asked, plan, {BASE: base.label, HEAD: head.label}, say, outcome):
                 if unfit_machine(outcome.machine, asked.need_gpu, asked.need_lock):
                     break
                 if (verdict := outcome.verdicts.get(number)) is not None:
@@ -88,6 +87,23 @@ def gate_script(asked: Asked, say: Callable[[str], None]) -> Report:
         controls=outcome.controls,
         script=shlex.join([_place(str(project.file), project, plan), *plan.arguments]),
     )
+
+
+def _compare(
+    asked: Asked, plan: Plan, names: Mapping[str, str], say: Callable[[str], None], outcome: Outcome
+) -> Iterator[int]:
+    """Fill ``outcome`` and yield each call's number: of those that the budget has room for, then of further ones.
+
+    A plan chooses as many calls as the budget allows if each takes long. Most do not, so others are compared with what
+    is left of the budget.
+    """
+    known, rest = -1, plan
+    while len(outcome.verdicts) > known and not (outcome.trouble or outcome.conflict):
+        known = len(outcome.verdicts)
+        yield from PairedRun(rest, names, say).run(outcome) if asked.apart else run_plan(rest, say, outcome)
+        rest = replace(plan, budget_s=plan.budget_s - sum(verdict.wall_s for verdict in outcome.verdicts.values()))
+        if rest.budget_s < plan.least_s or not rest.chosen(outcome.calls, outcome.done):
+            return
 
 
 def _place(file: str, project: Project, plan: Plan) -> str:

@@ -168,21 +168,21 @@ class PairedRun:
                 if label not in calls[other] and side == HEAD:
                     outcome.verdicts[calls[HEAD].index(label)] = Verdict(self.plan.key(label), "new", lacks)
                 elif label not in calls[other] and not outcome.errors.get(HEAD):
-                    outcome.extra.append(Verdict(self.plan.key(label), "removed", lacks))
-        chosen = sorted(self.plan.chosen(calls[HEAD], outcome.verdicts))
-        least = self.plan.min_effect
-        self._test = Test(least, 1 - self.plan.confidence, max(1, len(chosen)), max(MOST_SAME, least))
+                    removed = Verdict(self.plan.key(label), "removed", lacks)
+                    outcome.extra += [removed] if removed not in outcome.extra else []
+        chosen, least = sorted(self.plan.chosen(calls[HEAD], outcome.done)), self.plan.min_effect
+        self._test = Test(least, 1 - self.plan.confidence, len(self.plan.selected(calls[HEAD])), max(MOST_SAME, least))
         return [calls[HEAD][number] for number in chosen]
 
     def _compare(self, pair: _Pair, label: Label, seconds: float, file: Path) -> bool:
         """Add measurements to a call's trial until its pass or the time ends; return whether both processes live."""
         trial = self._trials.setdefault(label, Trial(self._test, "pairs"))
-        deadline, passes = time.monotonic() + seconds, len(trial.passes)
+        started, passes = time.monotonic(), len(trial.passes)
         self._places[label] = tuple(pair.at[HEAD]["place"])
         try:
             trial.refusal = self._checked(pair, label, file)
             while not trial.over and len(trial.passes) == passes:
-                if trial.count and time.monotonic() > deadline:
+                if trial.count and time.monotonic() > started + seconds:
                     break
                 order = (BASE, HEAD) if trial.count % 2 else (HEAD, BASE)
                 records = {side: record_from(pair.ask(side, "record", time=True)["record"]) for side in order}
@@ -195,6 +195,8 @@ class PairedRun:
         except WorkerDied as died:
             trial.refusal = self._refused(label, {died.variant: died.how})
             return False
+        finally:
+            trial.wall_s += time.monotonic() - started
         return True
 
     def _checked(self, pair: _Pair, label: Label, file: Path) -> Verdict | None:

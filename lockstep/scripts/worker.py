@@ -312,7 +312,8 @@ class _Session:
 
         pace = pace_on(self.device, quick=self.plan.quick)
         namespaces: dict[str, Namespace] = {side: partial(self.sides.active, side) for side in (BASE, HEAD)}
-        return CallComparer(self.device, pace, self.plan, len(self._chosen), namespaces, stage)
+        cases = len(self.plan.selected([key.labels for key in self._numbers]))
+        return CallComparer(self.device, pace, self.plan, cases, namespaces, stage)
 
     def _tell(self, number: int, verdict: Verdict) -> None:
         self.process.emit("verdict", number=number, verdict=asdict(verdict))

@@ -13,7 +13,7 @@ from busy import skip_if_unsure
 from project import TUNED_PACKAGE
 from verb import run_verb
 
-from lockstep.gate.model import SeriesKey
+from lockstep.gate.model import UNREACHED, SeriesKey
 from lockstep.gate.report.rows import again
 from lockstep.record.file import read_records
 from lockstep.scripts.client import Outcome, run_plan
@@ -83,14 +83,14 @@ def found(folder, script, *arguments):
     return outcome
 
 
-def gated(folder, script, base="HEAD", head=".", **settings):
+def gated(folder, script, base="HEAD", head=".", apart=False, **settings):
     """Compare two versions by a script, briefly."""
     file = Project.of(folder / script)
     local = {name: str(path) for name, path in file.local.items()}
     plan = Plan(
         "s", {}, file.packages, local, (), budget_s=20, quick=True, measure_all=True, version="1", min_effect=0.9
     )
-    return gate_script(Asked(file, base, head, replace(plan, **settings)), print)
+    return gate_script(Asked(file, base, head, replace(plan, **settings), apart=apart), print)
 
 
 def test_points_of_a_perf_report_are_cases_and_variants(project):
@@ -253,6 +253,18 @@ def test_a_script_that_ends_before_its_first_call_says_where_and_what_to_do(proj
     report = gated(folder, "benchmarks/bench_norm.py", budget_s=2.0)
     assert words in report.trouble
     assert not report.notes, "the trouble tells it"
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_calls_that_are_judged_early_leave_their_time_to_others(project, apart):
+    text = ENDS_EARLY.replace('    raise NotImplementedError("needs another device")\n', "")
+    folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": text})
+    budget_s, least_s = (24.0, 8.0) if apart else (6.0, 2.0)  # at first there is time for three calls
+    report = gated(folder, "benchmarks/bench_norm.py", budget_s=budget_s, apart=apart)
+    assert len(report.cases) == 6
+    if sum(case.wall_s for case in report.cases) > budget_s - least_s:
+        pytest.skip("too busy to tell: three calls take the budget")
+    assert UNREACHED not in [case.reason for case in report.cases]
 
 
 @pytest.mark.parametrize("words", [["--script", "gone.py"], ["--script", "benchmarks/bench_norm.py", "--base", "gone"]])
