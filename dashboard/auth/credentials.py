@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.processes.trouble import reason_of
+
 #: Linux lists the connections of this machine here, each with the account of its process.
 _TABLES = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 
@@ -158,7 +160,7 @@ def read_secret(path: Path) -> str:
     try:
         secret, mode = path.read_text(encoding="utf-8").strip(), path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f"--proxy-secret {path} cannot be read: {error}") from error
+        raise AccessError(f"--proxy-secret {path} cannot be read: {reason_of(error)}") from error
     # systemd protects the folder of credentials; an access list makes its files look readable by their group.
     if mode & 0o077 and str(path.parent) != os.environ.get("CREDENTIALS_DIRECTORY"):
         raise AccessError(f"--proxy-secret {path} can be read by others: chmod 600 {path}")

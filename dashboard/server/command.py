@@ -19,6 +19,7 @@ from dashboard.auth.credentials import NAME_PEOPLE, Access, AccessError, access_
 from lockstep.commands.alert_options import add_sources, add_state, check_thresholds, open_alerts, packages_of
 from lockstep.commands.results_options import check_locations, open_store, repository, results_folder
 from lockstep.commands.verb import Verb
+from lockstep.processes.trouble import reason_of
 from lockstep.record.mirror import Mirror
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _serve(args: argparse.Namespace, access: Access, thresholds: Path, listener:
         try:
             add_access_log(app.server, args.access_log)
         except OSError as error:
-            raise UserError(f"--access-log {args.access_log} cannot be written: {error.strerror}") from error
+            raise UserError(f"--access-log {args.access_log} cannot be written: {reason_of(error)}") from error
     serve(app, listener, args.workers)
 
 

@@ -12,6 +12,7 @@ from lockstep.gate.report.report import EXIT
 from lockstep.gate.report.terminal import show
 from lockstep.gate.report.untrusted_report import Unreadable, from_json
 from lockstep.processes.exit_status import UsageError
+from lockstep.processes.trouble import reason_of
 from lockstep.record.console import wide_console
 
 
@@ -33,6 +34,6 @@ class Explain(Verb, Command):  # type: ignore[misc]  # asv has no types
         try:
             report = from_json(args.report.read_bytes())
         except (OSError, Unreadable) as error:
-            raise UsageError(f"{args.report} cannot be read: {error}") from error
+            raise UsageError(f"{args.report} cannot be read: {reason_of(error)}") from error
         show(report, wide_console())
         return EXIT[report.state]

@@ -17,6 +17,7 @@ from types import FrameType
 from lockstep.gpu.clock_verification import ClockState, Load, torch_load, verify
 from lockstep.gpu.lock_file import ClocksHeld, LockRecord, read_record, record_path, remove_record
 from lockstep.gpu.nvml import Gpu, Refused, Target
+from lockstep.processes.trouble import reason_of
 
 __all__ = ["ClockState", "ClocksHeld", "Load", "clock_state", "lock", "locked", "recorded_state", "reset"]
 
@@ -148,7 +149,9 @@ class _Hold:
         except Refused as refused:
             return ClockState(reason=refused.reason, detail=str(refused))
         except OSError as error:
-            detail = f"cannot write {record_path(gpu.uuid)} ({error}); set XDG_STATE_HOME to a writable folder"
+            detail = (
+                f"cannot write {record_path(gpu.uuid)} ({reason_of(error)}); set XDG_STATE_HOME to a writable folder"
+            )
             return ClockState(reason="no lock record", detail=detail)
         state = verify(gpu, requested, load)
         if not state.locked:

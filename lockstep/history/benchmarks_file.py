@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from lockstep.history.model import Benchmark
 from lockstep.history.validation import Problem, Unreadable, read_json
+from lockstep.processes.trouble import reason_of
 from lockstep.record.quantity import COST_TYPE, EXACT_TYPE, QUANTITIES, SUITE_BENCHMARK, Better, type_of
 from lockstep.record.unit_direction import better_of
 
@@ -47,7 +48,7 @@ def read_tables(
         try:
             entries |= read_benchmarks(root / path)
         except (Unreadable, OSError) as error:
-            faults[path] = [Problem(path, getattr(error, "strerror", None) or str(error), weight="part")]
+            faults[path] = [Problem(path, reason_of(error), weight="part")]
     return entries, faults
 
 

@@ -25,6 +25,7 @@ from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import Parameters, forget
 from lockstep.history.validation import Problem, Unreadable, read_json
 from lockstep.processes.end_with_parent import kill_group, pool, reap, start
+from lockstep.processes.trouble import reason_of
 
 #: Bytes of result files that become one part. Larger batches may not fit in memory, and smaller ones make too many
 #: parts.
@@ -151,7 +152,7 @@ def read_batch(batch: Batch) -> Manifest:
             if stamp[2:] != (0, 0):
                 asv = join_provenance(provenance_path(file), asv)
         except (Unreadable, OSError) as error:
-            message = getattr(error, "strerror", None) or str(error)
+            message = reason_of(error)
             problems[path] = [Problem(path, message, getattr(error, "reason", message))]
             continue
         folder = path.removesuffix(file.name)

@@ -20,6 +20,7 @@ from lockstep.history.model import STATES, Control
 from lockstep.history.point_columns import COLUMNS, KINDS, Kind, blank
 from lockstep.history.series_ids import Parameters, digest, series_id
 from lockstep.history.validation import Problem, Unreadable, finite, is_name, plain_file
+from lockstep.processes.trouble import reason_of
 from lockstep.record.file import SUFFIX, RecordError, read_file
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.record.quantity import COST_QUANTITIES, benchmark_name
@@ -47,7 +48,7 @@ def join_provenance(path: Path, asv: AsvFile) -> AsvFile:
         if provenance.commit != asv.run.commit or provenance.machine != asv.run.named:
             raise Unreadable("the file names another commit or machine than asv's result file beside it")
     except (RecordError, Unreadable, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error).removeprefix(str(path)).lstrip(" :,")
+        reason = reason_of(error).removeprefix(str(path)).lstrip(" :,")
         return _with_problems(asv, path, [reason])
     joined = _RecordMerger(asv, provenance)
     counting = {record.key: record.version for record in records}

@@ -12,6 +12,7 @@ from lockstep.history.benchmarks_file import TABLE
 from lockstep.history.cache_folder import Stamp as FolderStamp
 from lockstep.history.cache_folder import stamp_of
 from lockstep.history.validation import Problem, short_name
+from lockstep.processes.trouble import reason_of
 from lockstep.record.file import SUFFIX
 
 #: Modification time (ns since 1970) and size (bytes) of a result file, then of its provenance file.
@@ -110,7 +111,7 @@ def _entries(folder: Path | os.DirEntry[str], label: str, problems: list[Problem
         with os.scandir(folder) as scanned:
             entries = sorted(scanned, key=lambda entry: entry.name)
     except OSError as error:
-        problems.append(Problem(label, error.strerror or str(error), "a folder cannot be listed", "part"))
+        problems.append(Problem(label, reason_of(error), "a folder cannot be listed", "part"))
         return
     yield from entries
 

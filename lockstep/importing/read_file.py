@@ -8,6 +8,7 @@ from typing import Any
 
 from lockstep.importing.formats import DIRECTED, FORMATS, LISTS, github_action_benchmark
 from lockstep.importing.model import ForeignRun
+from lockstep.processes.trouble import reason_of
 
 
 class UnreadableFile(Exception):
@@ -24,7 +25,7 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
         text = path.read_text(encoding="utf-8").removeprefix(github_action_benchmark.PREFIX).strip().removesuffix(";")
         content = _parsed(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{path} cannot be read: {error}") from error
+        raise UnreadableFile(f"{path} cannot be read: {reason_of(error)}") from error
     name = format_name or next((name for name in FORMATS if _is_of(name, content)), "")
     if not name or not _is_of(name, content):
         raise UnreadableFile(f"{path} is not a file of {name or ' or '.join(FORMATS)}")

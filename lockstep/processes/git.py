@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.trouble import reason_of
 
 
 class GitError(RuntimeError):
@@ -43,7 +44,7 @@ class Git:
         try:
             done = run(arguments, given=text or None, timeout=self.timeout_s, env=environment)
         except OSError as error:
-            raise GitError(f"git cannot be run ({error})") from error
+            raise GitError(f"git cannot be run: {reason_of(error)}") from error
         except subprocess.TimeoutExpired as error:
             raise GitError(f"git {command[0]} took longer than {self.timeout_s:g} s") from error
         if done.returncode:

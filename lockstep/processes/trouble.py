@@ -1,4 +1,4 @@
-"""Say what a server cannot do at present, once, and why a file system refuses it."""
+"""Say what a server cannot do at present, once, and why a file cannot be used."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ class Trouble:
             before, self.text = self.text, ""
         if before:
             print(f"lockstep: no longer true: {before}", file=sys.stderr, flush=True)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an error without the name of its file, for messages that name the file themselves."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def refused_by_disk(error: Exception, folder: Path) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lockstep.processes.exit_status import Unusable
+from lockstep.processes.trouble import reason_of
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.referee.error_rate import STAGES, Search, pooled
 from lockstep.referee.judge import Judge, RivalFailed
@@ -92,7 +93,7 @@ class Referee:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise SuiteError(f"candidate {location!r} cannot be read: {error}") from error
+            raise SuiteError(f"candidate {location!r} cannot be read: {reason_of(error)}") from error
         return self.submission(text, name or location, function, path.suffix or ".py")
 
     def judge(self, candidate: Submission) -> Verdict:

@@ -118,10 +118,13 @@ def _imported(file: Path, local: dict[str, Path]) -> set[str]:
     names: set[str] = set()
     pending, seen = [file], {file}
     while pending:
+        path = pending.pop()
         try:
-            tree = ast.parse(pending.pop().read_bytes())
-        except (SyntaxError, ValueError) as error:
-            raise NoScript(f"{file} is not Python: {error}") from error
+            tree = ast.parse(path.read_bytes())
+        except SyntaxError as error:
+            raise NoScript(f"{path}:{error.lineno}: {error.msg}") from error
+        except ValueError as error:
+            raise NoScript(f"{path} is not Python: {error}") from error
         for name in _names(tree):
             top = name.partition(".")[0]
             names.add(top)

@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, Type
 from pydantic_core import ErrorDetails
 
 from lockstep.processes.exit_status import UsageError
+from lockstep.processes.trouble import reason_of
 from lockstep.record.quantity import EXACT, PAIRED, Better
 
 #: By how much exact quantities may rise, by name.
@@ -234,7 +235,7 @@ def read_thresholds(path: Path) -> Thresholds:
     except ValidationError as error:
         raise ThresholdsError(_fault(path, error.errors()[0])) from error
     except (OSError, ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
-        raise ThresholdsError(f"{path} cannot be read: {error}") from error
+        raise ThresholdsError(f"{path} cannot be read: {reason_of(error)}") from error
     for number, rule in enumerate(file.rule, 1):
         if fault := _rule_fault(rule):
             raise ThresholdsError(f"{path}, [[rule]] no. {number}: {fault}")

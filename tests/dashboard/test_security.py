@@ -241,7 +241,7 @@ def test_a_host_is_known_by_its_name_without_port(tmp_path, hosts, host, status)
         (["--proxy", "127.0.0.1", "--proxy-secret", "open"], "chmod 600"),
         (["--proxy", "127.0.0.1", "--proxy-secret", "short"], "16 ASCII characters or more"),
         (["--proxy", "127.0.0.1", "--proxy-secret", "words"], "write one word"),
-        (["--proxy", "127.0.0.1", "--proxy-secret", "none"], "cannot be read"),
+        (["--proxy", "127.0.0.1", "--proxy-secret", "none"], "none cannot be read: No such file or directory$"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

@@ -425,3 +425,5 @@ def test_a_file_that_is_no_report_is_a_mistake(tmp_path, capfd):
     (tmp_path / "other.json").write_text("{}")
     assert run_verb("explain", tmp_path / "other.json") == 4
     assert "is not of schema 1" in "".join(capfd.readouterr())
+    assert run_verb("explain", tmp_path / "none.json") == 4
+    assert "none.json cannot be read: No such file or directory\n" in "".join(capfd.readouterr())

@@ -261,7 +261,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_imported(repo, tmp_path, c
     assert "other.json is not a file of pytest-benchmark or nvbench" in shown
     assert "asv.json is not a file of pytest-benchmark or nvbench" in shown
     assert "lacks.json is not a whole file of google-benchmark: no 'time_unit'" in shown
-    assert "gone.json cannot be read" in shown
+    assert "gone.json cannot be read: No such file or directory\n" in shown
 
 
 def test_a_folder_that_cannot_be_written_is_no_success(repo, capfd):

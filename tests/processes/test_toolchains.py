@@ -139,6 +139,9 @@ def test_an_environment_of_another_python_is_refused_and_named(tmp_path):
     python.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(UnknownToolchain, match="does not run as Python"):
         toolchain_of(str(tmp_path / "old"))
+    python.chmod(0o644)
+    with pytest.raises(UnknownToolchain, match=f"^{python} does not run as Python: Permission denied$"):
+        toolchain_of(str(tmp_path / "old"))
 
 
 def test_what_pip_says_is_told_and_nothing_is_left(wheels):

@@ -292,7 +292,7 @@ def test_exit_statuses_of_the_referee(verb):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--kernelbench", "problem.py", "nosuch.py"), "'nosuch.py' cannot be read"),
+        (("--kernelbench", "problem.py", "nosuch.py"), "'nosuch.py' cannot be read: No such file or directory"),
         (("--kernelbench", "nosuch.py", "good.py"), "nosuch.py"),
         (("--suite", "problem.py", "good.py"), "0 suites"),
         (("good.py",), "one of the arguments --suite --kernelbench --flashinfer is required"),

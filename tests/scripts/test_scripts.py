@@ -651,6 +651,11 @@ def test_what_cannot_be_taken_says_which_line_and_why(project):
     assert any("late.py:6: RuntimeError: no more" in note for note in report.notes)
     with pytest.raises(NoScript, match="there is no script"):
         Project.of(folder / "absent.py")
+    (folder / "half.py").write_text("import tiny_kernels\nfor\n")
+    (folder / "whole.py").write_text("import half\n")
+    for name in ("half.py", "whole.py"):
+        with pytest.raises(NoScript, match=rf"^{folder / 'half.py'}:2: invalid syntax$"):
+            Project.of(folder / name)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,12 @@ def test_an_error_names_the_file_the_key_and_what_to_do(tmp_path, content):
     assert str(caught.value).startswith(str(path))
 
 
+def test_a_file_that_the_system_refuses_is_named_once(tmp_path):
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(ThresholdsError, match=rf"^{tmp_path / FILE} cannot be read: Is a directory$"):
+        read_thresholds(tmp_path / FILE)
+
+
 def test_a_budget_is_a_number_of_an_exact_quantity(tmp_path):
     path = tmp_path / "thresholds.toml"
     path.write_text("[budget]\nspills = 64\nregisters = 8\n")

@@ -152,6 +152,8 @@ def test_a_mistake_in_the_targets_is_told(tmp_path, text, message):
     (tmp_path / "targets.toml").write_text(text)
     with pytest.raises(TargetError, match=message):
         read_targets(tmp_path / "targets.toml")
+    with pytest.raises(TargetError, match=r"none\.toml cannot be read: No such file or directory$"):
+        read_targets(tmp_path / "none.toml")
 
 
 def test_every_target_of_the_repository_names_a_suite_and_cases_of_it():

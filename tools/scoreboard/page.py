@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lockstep.processes.exit_status import UsageError
+from lockstep.processes.trouble import reason_of
 from lockstep.record.file import SUFFIX, RecordError, read_records
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import Suite
@@ -103,7 +104,7 @@ def read_targets(path: Path) -> dict[str, Targets]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise TargetError(f"{path} cannot be read: {error}") from error
+        raise TargetError(f"{path} cannot be read: {reason_of(error)}") from error
     targets = {}
     for suite, entry in content.items():
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from lockstep.gpu.triton_assembler import assembler_version
 from lockstep.processes.end_with_parent import run
+from lockstep.processes.trouble import reason_of
 
 #: Prefixes of sections that affect execution. All others hold names, lines and paths, which a comment or a folder
 #: changes.
@@ -132,7 +133,9 @@ def _run(tool: str, content: bytes, *options: str) -> str:
         try:
             done = run([path, *options, file.name], text=True)
         except OSError as error:
-            raise RuntimeError(f"{path} cannot be run ({error}); install Triton's wheel, which contains it") from error
+            raise RuntimeError(
+                f"{path} cannot be run ({reason_of(error)}); install Triton's wheel, which contains it"
+            ) from error
     if done.returncode:
         raise RuntimeError(f"{tool} {' '.join(options)} failed: {(done.stderr or done.stdout).strip()}")
     printed: str = done.stdout

@@ -13,6 +13,7 @@ from lockstep.processes.end_with_parent import run
 from lockstep.processes.exit_status import UsageError
 from lockstep.processes.toolchain.install_packages import ToolchainError, overlay
 from lockstep.processes.toolchain.model import INSTALLED, Toolchain
+from lockstep.processes.trouble import reason_of
 
 _PINNED = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+")
 
@@ -75,7 +76,7 @@ def _folders(python: Path) -> tuple[Path, ...]:
     try:
         version, path, triton = json.loads(run(command, text=True, timeout=60).stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise UnknownToolchain(f"{python} does not run as Python: {error}") from error
+        raise UnknownToolchain(f"{python} does not run as Python: {reason_of(error)}") from error
     if tuple(version) != sys.version_info[:2]:
         their_version, own_version = (".".join(map(str, numbers)) for numbers in (version, sys.version_info[:2]))
         raise UnknownToolchain(
