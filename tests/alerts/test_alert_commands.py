@@ -1,7 +1,6 @@
 """The verbs, as they are typed: changes, alerts and the page of the published site."""
 
 import json
-import logging
 import random
 import re
 import subprocess
@@ -14,8 +13,7 @@ from alerting import Service
 from exact import code, write_exact_history
 from history import Here, commits_of, write_history
 from trees import DATE, record, write_measurement
-
-from lockstep.commands import cli
+from verb import run_verb
 
 LENGTH, AT = 30, 20
 CONFIG = {
@@ -52,15 +50,11 @@ def run(project, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     for name in ("LOCKSTEP_STATE", "LOCKSTEP_URL", "LOCKSTEP_NOTIFY"):
         monkeypatch.delenv(name, raising=False)
-    handlers = list(logging.getLogger().handlers)
 
     def command(*words):
-        monkeypatch.setattr(sys, "argv", ["lockstep", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger().handlers = list(handlers)
+        status = run_verb(*words)
         told = capsys.readouterr()
-        return ended.value.code, told.out + told.err
+        return status, told.out + told.err
 
     return command
 

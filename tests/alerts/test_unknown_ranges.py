@@ -1,14 +1,13 @@
 """Nobody is blamed where git does not know the commits between two measured ones; everybody is shown the two ends."""
 
 import json
-import logging
 import re
 import subprocess
-import sys
 
 import pytest
 from alerting import alerts, series, step
 from history import Here, commits_of, write_foreign, write_history
+from verb import run_verb
 
 from dashboard.address import SeriesAddress
 from dashboard.charts.marks import marks
@@ -20,7 +19,6 @@ from lockstep.alerts.analysis.latest_findings import Findings
 from lockstep.alerts.database.connection import Database
 from lockstep.alerts.database.store import AlertStore
 from lockstep.alerts.text import asv_find_command
-from lockstep.commands import cli
 from lockstep.history.store import Store
 from lockstep.notify.feed import atom
 from lockstep.notify.message import alert_message
@@ -54,18 +52,12 @@ def run(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.delenv("LOCKSTEP_STATE", raising=False)
-    handlers = list(logging.getLogger().handlers)
     status = []
 
     def command(folder, *words):
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["lockstep", *words, "--state", str(tmp_path / "alerts.sqlite")])
-        if words[0] == "changes":
-            sys.argv[-2:] = []
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger().handlers = list(handlers)
-        status[:] = [ended.value.code]
+        state = () if words[0] == "changes" else ("--state", tmp_path / "alerts.sqlite")
+        status[:] = [run_verb(*words, *state)]
         told = capsys.readouterr()
         return told.out + told.err
 

@@ -7,7 +7,6 @@ more of them than ``make test`` does; each is seeded by its number, which a fail
 import io
 import itertools
 import json
-import logging
 import os
 import random
 import shutil
@@ -17,9 +16,9 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from project import make_project
+from verb import run_verb
 
 import tools.__main__  # noqa: F401 — makes its verbs known
-from lockstep.commands import cli
 
 COUNT = int(os.environ.get("LOCKSTEP_FUZZ", "100"))
 
@@ -164,21 +163,16 @@ def place(template, tmp_path, monkeypatch):
 
 def ended(words):
     """Exit status of a command line, and all that it said."""
-    handlers = list(logging.getLogger().handlers)
     said = io.StringIO()
-    former = sys.argv, sys.stdin, signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    sys.argv, sys.stdin = ["lockstep", *words], io.StringIO()
+    former = sys.stdin, signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    sys.stdin = io.StringIO()
     try:
         with redirect_stdout(said), redirect_stderr(said):
-            cli.main()
-        return 0, said.getvalue()
-    except SystemExit as error:
-        return error.code, said.getvalue()
+            return run_verb(*words), said.getvalue()
     finally:
-        sys.argv, sys.stdin = former[:2]
-        signal.signal(signal.SIGINT, former[2])
-        signal.signal(signal.SIGTERM, former[3])
-        logging.getLogger().handlers = handlers
+        sys.stdin = former[0]
+        signal.signal(signal.SIGINT, former[1])
+        signal.signal(signal.SIGTERM, former[2])
 
 
 def mistake(chance, root, suites, config):

@@ -1,7 +1,6 @@
 """The table of docs/exit-statuses.md: each of its cells has a test, here or where the verb is tested."""
 
 import json
-import logging
 import os
 import re
 import socket
@@ -12,9 +11,9 @@ from pathlib import Path
 import pytest
 from project import make_project
 from trees import COMMIT, MACHINE, record, write_measurement
+from verb import run_verb
 
 import tools.__main__  # noqa: F401 — makes its verbs known
-from lockstep.commands import cli
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "exit-statuses.md"
@@ -158,18 +157,13 @@ def run(project, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     (project.root / "results").mkdir(exist_ok=True)
 
-    handlers = list(logging.getLogger().handlers)
-
     def command(*words):
         for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
             monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setattr(sys, "argv", ["lockstep", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger().handlers = list(handlers)
+        status = run_verb(*words)
         told = capsys.readouterr()
         assert "Traceback" not in told.out + told.err
-        return ended.value.code, told.out + told.err
+        return status, told.out + told.err
 
     return command
 

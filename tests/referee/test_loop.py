@@ -2,15 +2,14 @@
 
 import io
 import json
-import logging
 import math
 import sys
 from pathlib import Path
 
 import pytest
+from verb import run_verb
 
 import lockstep.commands.referee  # noqa: F401 — makes the verb known where the installed package lacks it
-from lockstep.commands import cli
 from lockstep.processes.watched_worker import WorkerDied
 from lockstep.record.model import Estimate
 from lockstep.referee.error_rate import EPOCHS, Evidence, Search
@@ -234,17 +233,13 @@ def verb(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for stage, epochs in (("screen", 2), ("repeat", 5), ("final", 8)):
         monkeypatch.setitem(EPOCHS, stage, epochs)
-    handlers = list(logging.getLogger().handlers)
 
     def run(*words, lines=""):
-        monkeypatch.setattr(sys, "argv", ["lockstep", "referee", *words])
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        logging.getLogger().handlers = list(handlers)
+        status = run_verb("referee", *words)
         told = capsys.readouterr()
         assert "Traceback" not in told.out + told.err
-        return ended.value.code, told.out.splitlines(), told.err
+        return status, told.out.splitlines(), told.err
 
     return run
 
