@@ -56,14 +56,13 @@ _HEAD = ("Case", "Variant", "Value", "Latency µs", "Speedup ×", "% of floor", 
 def layout(results: Results, address: FamilyAddress, findings: MachineFindings | None = None) -> Any:
     """Return the family page of an address. A choice that is left out or does not exist gets its default."""
     keys = keys_of(results, address.suite)
-    machines = sorted({machine for machine, *_ in keys})
+    machines = sorted({key.machine for key in keys})
     if address.machine not in machines:
         links = {machine: FamilyAddress(machine, address.suite).link() for machine in machines}
         return not_on(f"{address.suite} has no results on {address.machine}", links)
     shown = opened(results, address, findings)
-    own_keys = keys_of(results, address.suite, address.machine)
-    cases = sorted({key.case for key in own_keys} - {""}, key=natural)
-    caches = sorted({key.l2 for key in own_keys})
+    own = [key for key in keys if key.machine == address.machine]
+    cases, caches = sorted({key.case for key in own} - {""}, key=natural), sorted({key.l2 for key in own})
     names = {name: described((), name, address.suite).label for name in quantities_of(results, address.suite)}
     styles = suite_styles(results, address.suite)
     legend = {variant: [swatch(style), variant or address.suite] for variant, style in styles.items()}
