@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from lockstep.alerts.cause.commit_ranges import BY_DATE, Unknown
@@ -25,6 +26,9 @@ _TOPICS: dict[Topic, str] = {
     "version": "measured differently",
 }
 
+
+#: Maximum length of a list of names, in characters; the first name is listed whatever its length.
+_LINE = 100
 
 #: Factor from which a growth is written as a factor and not as a percentage.
 _FOLD = 3
@@ -102,10 +106,15 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number == int(number) else f"{number:.2e}"
 
 
-def also(alert: Alert, most: int = 4) -> str:
-    """Return where else the same shows, ``also: h100, kda on h100``; "" if nowhere. At most ``most`` are named."""
+def also(alert: Alert) -> str:
+    """Return where else the same shows, ``also: h100, kda on h100 and 3 more``; "" if nowhere.
+
+    Names are listed up to ``_LINE`` characters, because those of other projects' benchmarks and machines are long.
+    """
     if not alert.also_on:
         return ""
+    ends = accumulate(len(f"{name}, ") for name in alert.also_on)
+    most = max(1, sum(end <= _LINE for end in ends))
     more = f" and {len(alert.also_on) - most} more" if len(alert.also_on) > most else ""
     return f"also: {', '.join(alert.also_on[:most])}{more}"
 

@@ -53,6 +53,18 @@ def test_a_step_of_several_machines_is_one_story():
     assert tell(found[0]).since.endswith("; also: b200, h100")
 
 
+def test_a_list_of_places_ends_after_a_line_and_says_how_many_are_left_out():
+    """Three of four places that django's history named in one alert took 300 characters."""
+    [alert] = group(told(step(10)), COMMITS)
+    benchmarks = [f"query_benchmarks.query_{name}.benchmark.Query{name.title()}" for name in ("all", "delete", "get")]
+    places = tuple(f"{name}{on}" for name in benchmarks for on in ("", " on ubuntu-latest (conda-py3.12)"))
+    assert also(replace(alert, also_on=places)) == f"also: {places[0]} and 5 more"
+    assert also(replace(alert, also_on=places[1:])) == f"also: {places[1]} and 4 more"
+    assert also(replace(alert, also_on=("x" * 200,))) == f"also: {'x' * 200}"
+    machines = tuple(f"machine-{number}" for number in range(20))
+    assert also(replace(alert, also_on=machines)) == f"also: {', '.join(machines[:9])} and 11 more"
+
+
 def test_a_range_that_overlaps_is_the_same_step_but_one_place_has_it_once():
     wide = [step(9, 12, by=0.3), step(8, 10, name=series(machine="b200")), step(11, 14, name=series(machine="b200"))]
     assert stories(*wide) == [["linear h200", "linear b200"], ["linear b200"]]
