@@ -79,7 +79,7 @@ def fitted(value: Floats, low: Floats, high: Floats) -> tuple[float, float] | No
     """Return the range that a chart of these values and intervals shows; ``None`` without values.
 
     It holds all values, and their intervals unless those are very wide: asv's interval of a few samples may reach from
-    below zero to many times the value. The range ends at half the lowest value and at twice the highest. If a value is
+    almost zero to many times the value. The range ends at half the lowest value and at twice the highest. If a value is
     zero or negative, it ends one range of the values outside them.
 
     Args:

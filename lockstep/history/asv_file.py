@@ -199,6 +199,9 @@ class _PointCollector:
         if "low" in stats and "high" in stats:
             # An interval with one unknown end also becomes NaN, because a comparison with NaN is false.
             valid = (stats["low"] <= floats) & (floats <= stats["high"])
+            # An interval of few samples is symmetric, and may reach below zero in a time. The file does not state what
+            # a quantity can be, but a quarter of its samples shows it. No clipped interval: its end would be invented.
+            valid &= np.sign(stats["low"]) >= np.sign(np.fmin(stats.get("q25", floats), floats))
             columns |= {end: np.where(valid, stats[end], np.nan) for end in ("low", "high")}
         samples = self._values["samples"]
         if samples.count(None) < len(samples):

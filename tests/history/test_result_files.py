@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from asv_runner.statistics import compute_stats
 from trees import COMMIT, DATE, MACHINE, edit, every_row, points_in, read, record, write_measurement
 
 
@@ -188,6 +189,30 @@ def test_an_interval_that_is_none_is_dropped(tmp_path, low):
     column(5, [low])(write_measurement(tmp_path, [record()], proof=False))
     [row] = every_row(read(tmp_path))
     assert (row.latency.value, row.latency.low, row.latency.high) == (5e-6, None, None)
+
+
+@pytest.mark.parametrize(
+    ("samples", "shown"),
+    [
+        ([1, 2, 3, 6, 9], False),
+        ([1.0, 1.1, 1.2, 1.3, 1.4], True),
+        ([0, 0, 1, 5, 9], False),
+        ([0] * 9 + [1] * 11, True),
+        ([-0.2, -0.1, 0.1, 0.3, 0.4], True),
+        ([-0.4, -0.3, -0.1, 0.1, 0.2], True),
+    ],
+)
+def test_no_interval_reaches_where_a_quarter_of_the_samples_shows_no_number(tmp_path, samples, shown):
+    """asv's interval of few samples is symmetric: times of 1, 2, 3, 6 and 9 s give −1.58 … 9.98 s."""
+    path = write_measurement(tmp_path, [record()], proof=False)
+    value, stats = compute_stats(samples, 1)
+    named = ("ci_99_a", "ci_99_b", "q_25", "q_75")
+    columns = ["result", "params", *(f"stats_{name}" for name in named)]
+    row = [[value], [], *([stats[name]] for name in named)]
+    edit(path, lambda data: data.update(result_columns=columns, results={"sorting.quantity": row}))
+    [point] = read(tmp_path).at(COMMIT)
+    interval = (stats["ci_99_a"], stats["ci_99_b"]) if shown else (None, None)
+    assert (point.value, point.low, point.high) == (value, *interval)
 
 
 def lines(change):

@@ -107,6 +107,18 @@ def test_the_means_of_nvbench_and_their_noise(repo):
     assert ("Quadro-GP100", "simple.gpu", "") in trends
 
 
+def test_the_interval_of_a_few_noisy_samples_of_nvbench_is_not_below_zero(repo, tmp_path):
+    content = json.loads((FILES / "nvbench.json").read_text())
+    for summary in content["benchmarks"][0]["states"][0]["summaries"]:
+        [stated] = [field for field in summary["data"] if field["name"] == "value"]
+        if summary["tag"] in ("nv/cold/sample_size", "nv/cold/time/gpu/stdev/relative"):
+            stated["value"] = "3" if summary["tag"].endswith("size") else "0.9"
+    (tmp_path / "noisy.json").write_text(json.dumps(content))
+    trend = imported(repo, tmp_path / "noisy.json")["Quadro-GV100", "simple.gpu", ""]
+    assert (f"{trend.value[0]:.4f}", trend.repeat[0]) == ("0.0010", 3)
+    assert np.isnan([trend.low[0], trend.high[0], trend.error[0]]).all()
+
+
 def test_the_samples_that_nvbench_writes_beside_its_file(repo, tmp_path):
     content = json.loads((FILES / "nvbench.json").read_text())
     samples = {"filename": "samples.bin", "size": "3"}
