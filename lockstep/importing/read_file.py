@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.importing.formats import DIRECTED, FORMATS, LISTS, github_action_benchmark
+from lockstep.importing.formats import DIRECTED, FORMATS, Shape, github_action_benchmark
 from lockstep.importing.model import ForeignRun
 from lockstep.processes.trouble import reason_of
 
@@ -26,8 +27,8 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
         content = _parsed(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {reason_of(error)}") from error
-    name = format_name or next((name for name in FORMATS if _is_of(name, content)), "")
-    if not name or not _is_of(name, content):
+    name = format_name or next((name for name, known in FORMATS.items() if _has(content, known.SHAPE)), "")
+    if not name or not _has(content, FORMATS[name].SHAPE):
         raise UnreadableFile(f"{path} is not a file of {name or ' or '.join(FORMATS)}")
     if not format_name and name in DIRECTED:
         raise UnreadableFile(f"{path} states no better direction: name it with --format {' or '.join(DIRECTED)}")
@@ -38,14 +39,14 @@ def read_file(path: Path, format_name: str = "") -> tuple[str, list[ForeignRun]]
         raise UnreadableFile(f"{path} is not a whole file of {name}: {what}") from error
 
 
-def _is_of(name: str, content: Any) -> bool:
-    """Return whether content is an object, or a list of objects, with the keys of a format."""
-    if name == "hyperfine" and isinstance(content, dict):
-        content = content.get("results")
-    if isinstance(content, list) != (name in LISTS):
+def _has(content: Any, shape: Shape) -> bool:
+    """Return whether content has the shape of a format's files. A list has at least one entry."""
+    if isinstance(shape, Sequence):
+        return isinstance(content, list) and bool(content) and all(_has(entry, shape[0]) for entry in content)
+    if not isinstance(content, dict) or not content.keys() >= set(shape):
         return False
-    entries = content if isinstance(content, list) else [content]
-    return bool(entries) and all(isinstance(entry, dict) and entry.keys() >= FORMATS[name].KEYS for entry in entries)
+    parts = shape.items() if isinstance(shape, Mapping) else ()
+    return all(_has(content[key], part) for key, part in parts)
 
 
 def _parsed(text: str) -> Any:

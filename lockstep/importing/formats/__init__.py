@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,15 +16,16 @@ from lockstep.importing.formats import (
 )
 from lockstep.importing.model import ForeignRun
 
+#: Keys that an object must have; an object whose keys have shapes of their own; or a list of entries of one shape.
+Shape = Set[str] | Mapping[str, "Shape"] | Sequence["Shape"]
+
 
 class Format(Protocol):
-    """A format: a module, or an object.
+    """A format: a module, or an object."""
 
-    Attributes:
-        KEYS: keys by which a file, or each entry of a list, is recognised.
-    """
-
-    KEYS: set[str]
+    @property
+    def SHAPE(self) -> Shape:
+        """The shape by which a file is recognised."""
 
     def read(self, content: Any, folder: Path) -> list[ForeignRun]:
         """Return the runs that a file in ``folder`` holds."""
@@ -44,6 +45,3 @@ FORMATS: Mapping[str, Format] = {
 
 #: Formats of files without a better direction: who imports such a file names the format.
 DIRECTED = ("customSmallerIsBetter", "customBiggerIsBetter")
-
-#: Formats whose files are lists, that of hyperfine below its key ``results``.
-LISTS = ("pytorch-hud", "hyperfine", *DIRECTED)

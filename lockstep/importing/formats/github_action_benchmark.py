@@ -19,7 +19,7 @@ PREFIX = "window.BENCHMARK_DATA = "
 _HIGHER = ("benchmarkjs", "pytest", "customBiggerIsBetter")
 
 #: Keys by which a file is recognised.
-KEYS = {"entries", "lastUpdate"}
+SHAPE = {"entries", "lastUpdate"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:
@@ -43,7 +43,7 @@ class Output:
 
     def __init__(self, better: Better) -> None:
         self._better = better
-        self.KEYS = {"name", "unit", "value"}
+        self.SHAPE = [{"name", "unit", "value"}]
 
     def read(self, content: Any, folder: Path) -> list[ForeignRun]:
         """Return the run that a file holds."""

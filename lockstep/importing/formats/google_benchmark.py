@@ -20,7 +20,7 @@ from lockstep.record.quantity import Better
 _RATES = {"bytes_per_second": "B/s", "items_per_second": "items/s"}
 
 #: Keys by which a file is recognised.
-KEYS = {"benchmarks", "context"}
+SHAPE = {"benchmarks", "context"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from lockstep.importing.model import ForeignRun, Number
 
-#: Keys by which the entries of a file are recognised. Its only key, ``results``, is also one of asv's own files.
-KEYS = {"command", "median"}
+#: Keys by which a file is recognised. ``results`` is also a key of asv's own files.
+SHAPE = {"results": [{"command", "median"}]}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

@@ -31,7 +31,7 @@ _RATES = {
 _SAMPLES = "nv/json/bin:nv/cold/sample_times"
 
 #: Keys by which a file is recognised.
-KEYS = {"benchmarks", "devices", "meta"}
+SHAPE = {"benchmarks", "devices", "meta"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

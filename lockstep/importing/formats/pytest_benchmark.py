@@ -12,7 +12,7 @@ from typing import Any
 from lockstep.importing.model import ForeignRun, Number, milliseconds
 
 #: Keys by which a file is recognised.
-KEYS = {"benchmarks", "machine_info", "commit_info"}
+SHAPE = {"benchmarks", "machine_info", "commit_info"}
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from lockstep.importing.model import ForeignRun, Number
 
-#: Keys of each entry of the list, by which a file is recognised.
-KEYS = {"benchmark", "metric"}
+#: Keys of each entry, by which a file is recognised.
+SHAPE = [{"benchmark", "metric"}]
 
 
 def read(content: Any, folder: Path) -> list[ForeignRun]:
