@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,7 +86,7 @@ class Shard:
         """Return the folder that this shard alone writes, beside the results."""
         return results.with_name(results.name + FOLDER_SUFFIX) / self.name
 
-    def cases(self, suites: Iterable[Suite]) -> dict[str, list[str]]:
+    def cases(self, suites: Collection[Suite]) -> dict[str, list[str]]:
         """Return the labels of the cases that belong to this shard, by suite."""
         mine: dict[str, list[str]] = {}
         for (suite, case), gpu in owners(self.gpus, suites).items():
@@ -112,27 +112,29 @@ class Shard:
         return [f"(?s)^(?=.*(?:{pattern})){either}" for pattern in chosen] or [f"^{either}"]
 
 
-def owners(gpus: Sequence[str], suites: Iterable[Suite]) -> dict[tuple[str, str], str]:
+def owners(gpus: Sequence[str], suites: Collection[Suite]) -> dict[tuple[str, str], str]:
     """Return the GPU that owns each case, by the names of suite and case.
 
     Each case goes to the GPU with the highest hash of GPU and case (rendezvous hashing), so that few cases move when a
     GPU joins or leaves. A GPU that has its share of the suite's series, or of all series so far, takes no more.
     """
-    total = dict.fromkeys(gpus, 0)
     owner: dict[tuple[str, str], str] = {}
-    for suite in sorted(suites, key=lambda suite: suite.name):
-        weights, load = series_by_case(suite), dict.fromkeys(gpus, 0)
-        share = sum(weights.values()) / len(gpus)
-        share_of_all = share + sum(total.values()) / len(gpus)
-        for case in sorted(weights, key=lambda case: (-weights[case], _hash(suite.name, case))):
-            below = [gpu for gpu in gpus if load[gpu] < share]
-            best = max(
-                [gpu for gpu in below if total[gpu] < share_of_all] or below,
-                key=lambda gpu: _hash(gpu, suite.name, case),
-            )
-            owner[suite.name, case] = best
-            load[best] += weights[case]
-            total[best] += weights[case]
+    for on_cpu in (False, True):  # a machine measures the cases of one kind of device
+        total = dict.fromkeys(gpus, 0)
+        for suite in sorted(suites, key=lambda suite: suite.name):
+            labels = {case.label for case in suite.cases}
+            weights = {case: many for case, many in series_by_case(suite).items() if (case not in labels) == on_cpu}
+            load, share = dict.fromkeys(gpus, 0), sum(weights.values()) / len(gpus)
+            share_of_all = share + sum(total.values()) / len(gpus)
+            for case in sorted(weights, key=lambda case: (-weights[case], _hash(suite.name, case))):
+                below = [gpu for gpu in gpus if load[gpu] < share]
+                best = max(
+                    [gpu for gpu in below if total[gpu] < share_of_all] or below,
+                    key=lambda gpu: _hash(gpu, suite.name, case),
+                )
+                owner[suite.name, case] = best
+                load[best] += weights[case]
+                total[best] += weights[case]
     return owner
 
 
