@@ -25,10 +25,10 @@ def json_text(data: Any, api_version: int | None = None, compact: bool = False) 
 
 
 @contextlib.contextmanager
-def whole_files() -> Iterator[None]:
-    """Let asv write its files by ``write_json`` within the block."""
+def whole_files(written: bool = True) -> Iterator[None]:
+    """Let asv write its files by ``write_json`` within the block, or not at all unless they are to be ``written``."""
     former = util.write_json
-    util.write_json = write_json
+    util.write_json = write_json if written else lambda *_, **__: None
     try:
         yield
     finally:

@@ -135,7 +135,8 @@ class Run(AsvRun):  # type: ignore[misc]  # asv has no types
             with sigterm_interrupts(), only_one(own, wait=False) as alone:
                 if not alone:  # both would measure the same commits, and disturb each other's times
                     raise Unusable(f"another run measures on this machine, and stores its results in {own}: let it end")
-                code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
+                with whole_files(written=options.save):  # asv writes its tables in a dry run too
+                    code = super().run_from_conf_args(conf, args, _returns=options.returns, **kwargs)
         except (util.UserError, KeyboardInterrupt) as error:
             # asv converts Ctrl-C to its own error only while it waits for a benchmark, not between two benchmarks.
             if options.save and (isinstance(error, KeyboardInterrupt) or str(error) == "Interrupted."):

@@ -452,6 +452,18 @@ def test_another_environment_type_says_what_is_needed(root, monkeypatch):
     assert 'suites need "environment_type": "lockstep" in asv.conf.json' in done.stdout
 
 
+def test_a_dry_run_writes_nothing_below_the_results(root):
+    """asv writes its table of benchmarks and the facts of the machine in a dry run too."""
+    project = make_project(root)
+    (root / "results").mkdir()
+    table = root / "results/benchmarks.json"
+    table.write_text('{"version": 2}')
+    done = project.lockstep("run", "HEAD^!", "--quick", "--bench", rf"latency\('plain', '{M2}', 'warm'")
+    assert (done.returncode, "plain" in done.stdout) == (0, True), done.stdout
+    assert [path for path in (root / "results").rglob("*") if path.is_file()] == [table]
+    assert table.read_text() == '{"version": 2}'
+
+
 def test_a_changed_suite_of_the_same_version_is_named(root):
     project = make_project(root)
     one = ("--bench", rf"latency\('plain', '{M2}', 'warm'")
