@@ -84,7 +84,7 @@ def judged(kind: str, folder: Path) -> dict[str, object]:
     changed = [one for one in report.cases if not one.unchanged and one.outcome != "na"]
     slower = [one for one in changed if one.outcome == "slower"]
     excluded = sorted(one.excluded for one in changed if one.excluded is not None)
-    estimates = [one.change.value for one in changed if one.change]
+    estimates = [one.change.value for one in report.cases if one.change]
     found: dict[str, object] = {
         "headline": json.loads(report.to_json())["headline"],
         "seconds": round(report.wall_s, 1),
