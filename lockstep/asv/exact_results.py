@@ -16,12 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asv.machine import Machine
-from asv.results import Results, get_filename
-from asv.runner import BenchmarkResult
+from asv.results import get_filename
 
-from lockstep.asv.undiscovered_benchmarks import add_entries
-from lockstep.asv.whole_files import whole_files, write_json
+from lockstep.asv.write_results import Result, write_results
 from lockstep.machine_code.compiling.compiler_facts import CompilerFacts
 from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown
 from lockstep.machine_code.model import CaseCode, CaseKey
@@ -63,7 +60,6 @@ def result_file(folder: Path, target: Target, toolchain: Toolchain, commit: str)
     return folder / str(get_filename(machine_name(target, toolchain), commit, ENVIRONMENT))
 
 
-@whole_files()
 def write_exact(
     folder: Path,
     target: Target,
@@ -88,30 +84,20 @@ def write_exact(
             the highest value of all configurations, with the range as asv's interval.
     """
     machine, python = machine_name(target, toolchain), f"{sys.version_info[0]}.{sys.version_info[1]}"
-    strings = {**dict.fromkeys(("arch", "cpu", "num_cpu", "os", "ram"), ""), "machine": machine, "gpu": target.name}
     now = datetime.now(UTC)
-    results = Results({**strings, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
-    entries: dict[str, Any] = {}
-    count = ranges = 0
+    found: list[tuple[dict[str, Any], list[Result]]] = []
     reasons: dict[str, list[CaseKey]] = {}
     for suite in suites:
-        entry, keys = _benchmarks(suite), _keys(suite)
+        keys = _keys(suite)
         known = [quantity_ranges(codes[key], (chosen or {}).get(key)) if key in codes else {} for key in keys]
         for key in keys:
             if key in codes and (reason := why_unknown(codes[key])):
                 reasons.setdefault(reason, []).append(key)
-        entries |= {each["name"]: each for each in entry.values()}
-        for quantity in (name for name in EXACT if any(name in each for each in known)):
-            found = [each.get(quantity) for each in known]
-            blank = [None] * len(found)
-            result = BenchmarkResult([each[1] if each else math.nan for each in found], blank, blank, 0, "", None)
-            results.add_result(entry[quantity], result, started_at=now)
-            spread = [
-                {"ci_99_a": each[0], "ci_99_b": each[1]} if each and each[0] < each[1] else None for each in found
-            ]
-            if any(spread):
-                results._stats[entry[quantity]["name"]] = spread
-            count, ranges = count + sum(map(bool, found)), ranges + sum(map(bool, spread))
+        for quantity, entry in _benchmarks(suite).items():
+            results = [_result(each.get(quantity)) for each in known]
+            found.append((entry, results if any(quantity in each for each in known) else []))
+    every = [result for _, results in found for result in results]
+    count = sum(result.value is not None and not math.isnan(result.value) for result in every)
     if not count:
         return Written(0, 0, reasons)
     host = {**compiler.versions, "device": "none"}
@@ -119,10 +105,17 @@ def write_exact(
         commit, ENVIRONMENT, machine, now.isoformat(), harness, "compiled", host, {}, PROTOCOL_VERSION
     )
     write_records(result_file(folder, target, toolchain, commit).with_suffix("").with_suffix(SUFFIX), provenance, [])
-    results.save(str(folder))
-    write_json(str(folder / machine / "machine.json"), strings, Machine.api_version)
-    add_entries(folder, entries)
-    return Written(count, ranges, reasons)
+    described = {"machine": machine, "gpu": target.name}
+    write_results(folder, described, commit, date, ENVIRONMENT, found, int(now.timestamp() * 1000), python)
+    return Written(count, sum(bool(result.stats) for result in every), reasons)
+
+
+def _result(ends: tuple[int, int] | None) -> Result:
+    """Return the higher end of a range, with the range as asv's interval; NaN for ``None``."""
+    if ends is None:
+        return Result(math.nan)
+    low, high = ends
+    return Result(high, {"ci_99_a": low, "ci_99_b": high} if low < high else {})
 
 
 def _benchmarks(suite: Suite) -> dict[str, dict[str, Any]]:

@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from asv.machine import Machine
-from asv.results import Results
-from asv.runner import BenchmarkResult
 
-from lockstep.asv.undiscovered_benchmarks import add_entries
-from lockstep.asv.whole_files import whole_files, write_json
+from lockstep.asv.write_results import Result, write_results
 from lockstep.record.file import SUFFIX, read_records, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import Host, ask_host, harness_commit
@@ -53,7 +50,6 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     return recorded
 
 
-@whole_files()
 def _store(
     plan: Plan,
     commit: str,
@@ -75,17 +71,13 @@ def _store(
         commit, ENVIRONMENT, machine, stamp, harness, host.clock_label, facts, outcome.controls, PROTOCOL_VERSION
     )
     write_records(path, provenance, sorted([*others, *records], key=lambda record: record.key))
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     described = {**Machine.get_defaults(), "machine": machine, "os": platform.system(), "gpu": facts.get("gpu", "")}
-    results = Results({**described, "python": python}, {}, commit, date, python, ENVIRONMENT, {})
-    results.load_data(str(folder))
     entry = _benchmark(plan, records)
     by_place = {(repr(record.variant), repr(record.case)): record for record in records}
-    in_order = [by_place.get((variant, case)) for variant in entry["params"][0] for case in entry["params"][1]]
-    results.add_result(entry, _result(in_order), started_at=now, record_samples=True)
-    results.save(str(folder))
-    write_json(str(folder / machine / "machine.json"), described, Machine.api_version)
-    add_entries(folder, {entry["name"]: entry})
+    results = [_result(by_place.get((variant, case))) for variant in entry["params"][0] for case in entry["params"][1]]
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    started_at = int(now.timestamp() * 1000)
+    write_results(folder, described, commit, date, ENVIRONMENT, [(entry, results)], started_at, python)
 
 
 def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
@@ -104,9 +96,8 @@ def _benchmark(plan: Plan, records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _result(records: Sequence[Record | None]) -> BenchmarkResult:
-    """Return asv's result of the latencies of these records: NaN for what is n/a or was not measured."""
-    samples = [[*record.latency_samples] or None if record is not None else None for record in records]
-    failed = [record is not None and record.state == "failed" for record in records]
-    values = [True if some else None if wrong else math.nan for some, wrong in zip(samples, failed, strict=True)]
-    return BenchmarkResult(values, samples, [1 if some else None for some in samples], 0, "", None)
+def _result(record: Record | None) -> Result:
+    """Return asv's result of a latency: NaN for what is n/a or was not measured."""
+    if record is not None and record.latency_samples:
+        return Result.of_samples(record.latency_samples)
+    return Result(None if record is not None and record.state == "failed" else math.nan)
