@@ -33,7 +33,6 @@ class Clocks(Verb, Command):  # type: ignore[misc]  # asv has no types
 
         locking = actions.add_parser("lock", help="Lock the clocks until `lockstep clocks reset`; check under load")
         locking.add_argument("target", nargs="?", type=clock_target, default="base", metavar="MHz|base")
-        locking.add_argument("--memory", type=int, metavar="MHz", help="lock the memory clock too")
 
         resetting = actions.add_parser("reset", help="Unlock the clocks, even if the process that locked them died")
         resetting.add_argument("--force", action="store_true", help="unlock even if the locking process still runs")
@@ -92,7 +91,7 @@ def _status(gpus: tuple[Gpu, ...], args: argparse.Namespace) -> int:
 
 
 def _lock(gpu: Gpu, args: argparse.Namespace) -> int:
-    state = lock(gpu, args.target, memory_mhz=args.memory)
+    state = lock(gpu, args.target)
     _say(f"GPU {gpu.uuid}: {state.label}: {state.detail}")
     if not state.locked:
         return BAD_NEWS

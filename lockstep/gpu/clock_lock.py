@@ -24,13 +24,12 @@ __all__ = ["ClockState", "ClocksHeld", "Load", "clock_state", "lock", "locked", 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None) -> ClockState:
+def lock(gpu: Gpu, target: Target, *, load: Load | None = None) -> ClockState:
     """Lock the clocks until ``reset`` is called, even if this process ends. Undo a lock that does not hold.
 
     Args:
         target: MHz, or "base" for the rated clock.
         load: keeps this GPU busy; by default torch matrix products, if torch has CUDA.
-        memory_mhz: MHz of the memory clock; ``None`` leaves the memory clock alone.
 
     Returns:
         The resulting state: locked, or unlocked with a reason ("no permission", "not supported", "no such clock",
@@ -41,7 +40,7 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
         Refused: the driver refuses to undo this lock, or a lock that another process left behind.
         ValueError: the record of an earlier lock is damaged.
     """
-    hold = _Hold(gpu, target, memory_mhz, load)
+    hold = _Hold(gpu, target, load)
     with _released_on_signals(hold):
         try:
             state = hold.take()
@@ -53,9 +52,7 @@ def lock(gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int 
 
 
 @contextmanager
-def locked(
-    gpu: Gpu, target: Target, *, load: Load | None = None, memory_mhz: int | None = None
-) -> Iterator[ClockState]:
+def locked(gpu: Gpu, target: Target, *, load: Load | None = None) -> Iterator[ClockState]:
     """Lock the clocks during a block. The arguments, the state and the errors are the same as for ``lock``.
 
     The clocks are reset at the end of the block and on an exception. In the main thread, where Python runs signal
@@ -65,11 +62,11 @@ def locked(
     """
     record = read_record(gpu.uuid)
     if record is not None and record.kept:
-        if (record.target, record.memory_mhz) != (target, memory_mhz):
+        if record.target != target:
             raise ClocksHeld(f"GPU {gpu.uuid} is {record.describe()}; run it, or request the same clocks")
         yield clock_state(gpu, load)
         return
-    hold = _Hold(gpu, target, memory_mhz, load)
+    hold = _Hold(gpu, target, load)
     with _released_on_signals(hold):
         try:
             yield hold.take()
@@ -80,8 +77,8 @@ def locked(
 def reset(gpu: Gpu, *, force: bool = False) -> ClockState:
     """Unlock the SM clocks, even if another tool locked them.
 
-    The memory clock and the persistence mode are restored if the recorded lock changed them. ``force``: reset even if
-    the process that set the lock still runs.
+    The persistence mode is restored if the recorded lock changed it. ``force``: reset even if the process that set the
+    lock still runs.
 
     Returns:
         The state recorded before the reset, or unlocked if there was no readable record.
@@ -121,10 +118,9 @@ def clock_state(gpu: Gpu, load: Load | None = None) -> ClockState:
 class _Hold:
     """A clock lock that this process sets and must undo, unless ``keep`` lets it outlive the process."""
 
-    def __init__(self, gpu: Gpu, target: Target, memory_mhz: int | None, load: Load | None) -> None:
+    def __init__(self, gpu: Gpu, target: Target, load: Load | None) -> None:
         self._gpu = gpu
         self._target: Target = target
-        self._memory_mhz = memory_mhz
         self._load = load
         self._record: LockRecord | None = None
 
@@ -134,7 +130,7 @@ class _Hold:
         return self._record is not None and self._record.pid == os.getpid()
 
     def take(self) -> ClockState:
-        gpu, requested = self._gpu, ClockState(self._target, self._memory_mhz)
+        gpu, requested = self._gpu, ClockState(self._target)
         load = self._load or torch_load(gpu)
         if load is None:
             detail = f"no load to verify the lock: install torch with CUDA, or make GPU {gpu.uuid} visible to torch"
@@ -161,7 +157,7 @@ class _Hold:
     def set(self) -> None:
         """Record the lock in its file, then lock the clocks. If the driver raises ``Refused``, no clock is locked."""
         gpu = self._gpu
-        record = LockRecord.of_this_process(gpu.uuid, self._target, self._memory_mhz, gpu.persistence())
+        record = LockRecord.of_this_process(gpu.uuid, self._target, gpu.persistence())
         record.write()
         self._record = record
         try:
@@ -171,12 +167,6 @@ class _Hold:
             remove_record(gpu.uuid)
             self._record = None
             raise
-        if self._memory_mhz is not None:
-            try:
-                gpu.lock_memory(self._memory_mhz)
-            except Refused:
-                self.release()
-                raise
         if record.persistence is False:
             # Persistence mode is optional: without it a lock lasts only while a client has the driver loaded.
             with suppress(Refused):
@@ -227,13 +217,11 @@ def _released_on_signals(hold: _Hold) -> Iterator[None]:
 
 
 def _as_recorded(record: LockRecord | None) -> ClockState:
-    return ClockState() if record is None else ClockState(record.target, record.memory_mhz, detail=record.describe())
+    return ClockState() if record is None else ClockState(record.target, detail=record.describe())
 
 
 def _undo(gpu: Gpu, record: LockRecord | None) -> None:
     gpu.reset_sm()
-    if record is not None and record.memory_mhz is not None:
-        gpu.reset_memory()
     if record is not None and record.persistence is False:
         # Persistence mode that stays on only costs idle power.
         with suppress(Refused):
@@ -243,7 +231,7 @@ def _undo(gpu: Gpu, record: LockRecord | None) -> None:
 
 def _no_such_clock(gpu: Gpu, requested: ClockState) -> str:
     """Return why the requested clock cannot be set; "" if the driver lists the clock, or has no list."""
-    clocks = gpu.sm_clocks(requested.memory_mhz)
+    clocks = gpu.sm_clocks()
     if clocks is None or requested.target == "base" or requested.target is None or requested.target in clocks:
         return ""
     target = requested.target

@@ -34,13 +34,11 @@ class ClockState:
 
     Attributes:
         target: MHz of the SM clock, "base", or ``None`` if the clocks are not locked.
-        memory_mhz: MHz of the memory clock, if it is locked too.
         reason: why a requested lock is not in effect, or "".
         detail: the evidence, or what to do.
     """
 
     target: Target | None = None
-    memory_mhz: int | None = None
     reason: str = ""
     detail: str = field(default="", compare=False)
 
@@ -51,19 +49,15 @@ class ClockState:
 
     @property
     def label(self) -> str:
-        """Return the clock state for people: ``locked@1500``, ``base`` or ``unlocked(no permission)``.
-
-        A locked memory clock adds ``+mem3201``.
-        """
+        """Return the clock state for people: ``locked@1500``, ``base`` or ``unlocked(no permission)``."""
         if self.target is None:
             return f"unlocked({self.reason})" if self.reason else "unlocked"
-        sm = "base" if self.target == "base" else f"locked@{self.target}"
-        return sm if self.memory_mhz is None else f"{sm}+mem{self.memory_mhz}"
+        return "base" if self.target == "base" else f"locked@{self.target}"
 
     @property
     def slug(self) -> str:
         """Return the clock state for names of machines and files: ``locked-1500``, ``base``, ``unlocked``."""
-        return "unlocked" if self.target is None else self.label.replace("@", "-").replace("+", "-")
+        return "unlocked" if self.target is None else self.label.replace("@", "-")
 
 
 def torch_load(gpu: Gpu) -> Load | None:
@@ -98,8 +92,6 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
         return ClockState(reason="not verified", detail=f"no load to verify {requested.label}")
     samples = _sample_under(gpu, load)
     busy = [s for s in samples if s.sm_mhz is not None and "idle" not in (s.reasons or ())]
-    if requested.memory_mhz is not None:
-        busy = [s for s in busy if s.memory_mhz is not None]
     if len(busy) < _MIN_SAMPLES:
         detail = f"{len(busy)} of {len(samples)} samples show a readable clock of a busy GPU {gpu.uuid}: wrong GPU?"
         return ClockState(reason="not verified", detail=detail)
@@ -110,8 +102,6 @@ def verify(gpu: Gpu, requested: ClockState, load: Load | None) -> ClockState:
         holds = max(clocks) - min(clocks) <= TOLERANCE_MHZ and not throttling
     else:
         holds = all(abs(mhz - (requested.target or 0)) <= TOLERANCE_MHZ for mhz in clocks)
-    if requested.memory_mhz is not None:
-        holds = holds and all(abs((s.memory_mhz or 0) - requested.memory_mhz) <= TOLERANCE_MHZ for s in busy)
     span = str(min(clocks)) if min(clocks) == max(clocks) else f"{min(clocks)} to {max(clocks)}"
     measured = f"{span} MHz in {len(busy)} samples under load" + (f" ({', '.join(throttling)})" if throttling else "")
     if holds:

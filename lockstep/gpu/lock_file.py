@@ -30,7 +30,6 @@ class LockRecord:
     Attributes:
         uuid: NVML's identifier of the GPU.
         target: the requested clock, MHz or "base".
-        memory_mhz: the requested memory clock in MHz, or ``None``.
         persistence: whether persistence mode was on before the lock; ``None`` if unknown.
         kept: whether the lock is meant to outlive its process (``lockstep clocks lock``).
         pid_start: start time of that process in clock ticks since boot, because another process may reuse the pid.
@@ -40,7 +39,6 @@ class LockRecord:
 
     uuid: str
     target: Target
-    memory_mhz: int | None
     persistence: bool | None
     kept: bool
     pid: int
@@ -49,10 +47,10 @@ class LockRecord:
     time: float
 
     @classmethod
-    def of_this_process(cls, uuid: str, target: Target, memory_mhz: int | None, persistence: bool | None) -> LockRecord:
+    def of_this_process(cls, uuid: str, target: Target, persistence: bool | None) -> LockRecord:
         """Return a lock record that names this process as the owner. The record is not yet written to its file."""
         pid = os.getpid()
-        return cls(uuid, target, memory_mhz, persistence, False, pid, _start_of(pid), _boot(), time.time())
+        return cls(uuid, target, persistence, False, pid, _start_of(pid), _boot(), time.time())
 
     @property
     def owner_alive(self) -> bool:

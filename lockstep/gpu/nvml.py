@@ -172,10 +172,9 @@ class Gpu:
         millijoules = _ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, self._handle)
         return None if millijoules is None else millijoules / 1000
 
-    def sm_clocks(self, memory_mhz: int | None = None) -> list[int] | None:
-        """Return the SM clocks in MHz that the GPU can run at this memory clock (default: the highest), ascending."""
-        if memory_mhz is None:
-            memory_mhz = _ask(pynvml.nvmlDeviceGetMaxClockInfo, self._handle, pynvml.NVML_CLOCK_MEM)
+    def sm_clocks(self) -> list[int] | None:
+        """Return the SM clocks in MHz that the GPU can run at its highest memory clock, ascending."""
+        memory_mhz = _ask(pynvml.nvmlDeviceGetMaxClockInfo, self._handle, pynvml.NVML_CLOCK_MEM)
         if memory_mhz is None:
             return None
         clocks = _ask(pynvml.nvmlDeviceGetSupportedGraphicsClocks, self._handle, memory_mhz)
@@ -195,15 +194,6 @@ class Gpu:
     def reset_sm(self) -> None:
         """Unlock the SM clock. Raises ``Refused``."""
         self._change("unlock the SM clock", ("-rgc",), pynvml.nvmlDeviceResetGpuLockedClocks)
-
-    def lock_memory(self, mhz: int) -> None:
-        """Lock the memory clock. Raises ``Refused``."""
-        sudo = (f"-lmc {mhz},{mhz}", "-rmc")
-        self._change("lock the memory clock", sudo, pynvml.nvmlDeviceSetMemoryLockedClocks, mhz, mhz)
-
-    def reset_memory(self) -> None:
-        """Unlock the memory clock. Raises ``Refused``."""
-        self._change("unlock the memory clock", ("-rmc",), pynvml.nvmlDeviceResetMemoryLockedClocks)
 
     def persistence(self) -> bool | None:
         """Return whether persistence mode is on (the driver stays loaded while nothing uses the GPU); None if unknown.

@@ -11,9 +11,9 @@ from lockstep.record.series_name import SeriesName
 #: Number of digits of a commit's hash in a command.
 DIGITS = 12
 
-#: Matches a clock lock in a clock state (``locked@1500+mem3201``, ``base``) or at the end of a machine's name
+#: Matches a clock lock in a clock state (``locked@1500``, ``base``) or at the end of a machine's name
 #: (``h200-locked-1500``). If a folder has several machines, what differs follows the name in brackets.
-_LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?:[+-]mem(?P<memory>\d+))?(?= \(|$)")
+_LOCK = re.compile(r"(?:^|-)(?:locked[@-](?P<mhz>\d+)|(?P<base>base))(?= \(|$)")
 
 #: Matches the machine's name of exact results, see ``lockstep.asv.exact_results.machine_name``.
 _COMPILED = re.compile(r"(?P<arch>sm_\d+)(?:-(?P<processors>\d+))?-compiled(?P<toolchain>(?:@\w+-[\w.+-]+)*)")
@@ -87,8 +87,7 @@ def locked(subject: SeriesName, command: str, clock_state: str = "") -> tuple[st
     lock_match = None if subject.exact or subject.foreign else _LOCK.search(clock_state or subject.machine)
     if lock_match is None:
         return (command,)
-    memory = ("--memory", lock_match["memory"]) if lock_match["memory"] else ()
-    lock = command_line("lockstep", "clocks", "lock", lock_match["mhz"] or "base", *memory)
+    lock = command_line("lockstep", "clocks", "lock", lock_match["mhz"] or "base")
     return lock, command, "lockstep clocks reset"
 
 

@@ -38,7 +38,7 @@ VERBS = {
     ("noise", "product"): {"--runs": "count", "--series": "count", "--l2": "state", "--json": "output"},
     ("tune", "product"): {"--case": "case", "--variant": "variant", "--budget": "seconds", "--l2": "state"},
     ("profile", "product", "plain", "M=2,K=1024,N=512"): {"--l2": "state", "--calls": "count", "--limit": "seconds"},
-    ("clocks", "lock"): {"--gpu": "gpu", "--memory": "whole"},
+    ("clocks", "lock"): {"--gpu": "gpu"},
     ("scoreboard",): {"--machine": "machine", "--l2": "state", "--targets": "file"},
     ("evaluate", "--quick", "--alone"): {"--seeds": "natural", "--series": "count", "--processes": "count"},
     ("changes",): {**RESULTS, "--machine": "machine", "--family": "family", "--since": "since"},

@@ -116,7 +116,6 @@ def wait_for_line(process: subprocess.Popen[str]) -> str:
         (ClockState("base"), "base", "base"),
         (ClockState(), "unlocked", "unlocked"),
         (ClockState(reason="no permission"), "unlocked(no permission)", "unlocked"),
-        (ClockState(1500, 3201), "locked@1500+mem3201", "locked-1500-mem3201"),
     ],
 )
 def test_label_and_slug(state: ClockState, label: str, slug: str) -> None:
@@ -198,35 +197,11 @@ def test_lock_is_verified_under_load_and_reset(machine: Machine, target: str, as
     assert machine.records == []
 
 
-def test_memory_lock_is_part_of_the_state(machine: Machine) -> None:
-    out = machine.run(
-        """
-with clocks.locked(nvml.Gpu.open(), 1500, load=load, memory_mhz=3201) as state:
-    print(state.label)
-"""
-    )
-    assert out == "locked@1500+mem3201"
-    assert [line for line in machine.log if "persistence" not in line] == [
-        "sm 0 1500 1500",
-        "mem 0 3201 3201",
-        "sm-reset 0",
-        "mem-reset 0",
-    ]
-
-
 UNLOCKED = """
-with clocks.locked(nvml.Gpu.open(), {target}, load=load, memory_mhz={memory}) as state:
+with clocks.locked(nvml.Gpu.open(), {target}, load=load) as state:
     print(state.label, "|", state.detail)
     print((stand_in / "sm-0").exists())
 """
-
-
-def test_refused_memory_lock_undoes_the_sm_lock_at_once(machine: Machine) -> None:
-    out = machine.run(UNLOCKED.format(target=1500, memory=3201), STAND_IN_SET_MEMORY=NOT_SUPPORTED)
-    taken, locked = out.splitlines()
-    assert taken.startswith("unlocked(not supported) | ")
-    assert locked == "False"
-    assert machine.records == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +222,7 @@ with clocks.locked(nvml.Gpu.open(), 1500, load=load) as state:
 
 @pytest.mark.parametrize("target", ["1500", "'base'"])
 def test_lock_that_does_not_hold_under_load_is_undone_at_once(machine: Machine, target: str) -> None:
-    taken, locked = machine.run(UNLOCKED.format(target=target, memory=None), STAND_IN_SAG="1200").splitlines()
+    taken, locked = machine.run(UNLOCKED.format(target=target), STAND_IN_SAG="1200").splitlines()
     label, detail = taken.split(" | ")
     assert label == "unlocked(does not hold)"
     assert "measured 1200 MHz" in detail

@@ -2,11 +2,11 @@
  *
  * $STAND_IN is a folder, shared by processes as a GPU is:
  *   log         every change asked for, one line each: "sm 0 1500 1500", "sm-reset 0", "persistence 0 1"
- *   sm-0        "min max" while the SM clock of GPU 0 is locked; mem-0 likewise; persistence-0 while on
+ *   sm-0        "min max" while the SM clock of GPU 0 is locked; persistence-0 while on
  *   busy-0      exists while GPU 0 works
  *   processes-0, ecc-0, remap-0, margin-0, reasons-0   a number: the id of a process on GPU 0, and so on
  * $STAND_IN_GPUS  number of GPUs (1)
- * $STAND_IN_SET   nvmlReturn_t of every change (0); $STAND_IN_SET_MEMORY of the memory lock alone
+ * $STAND_IN_SET   nvmlReturn_t of every change (0)
  * $STAND_IN_READ  nvmlReturn_t of every optional read (0)
  * $STAND_IN_SAG   under load the SM clock does not pass this many MHz, for want of power
  * Handles are 1 + index. Clocks: idle 345, base 1305, boost 1980, in steps of 15; memory 3201.
@@ -173,7 +173,7 @@ ret nvmlDeviceGetCurrentClocksEventReasons(void *gpu, unsigned long long *out) {
 }
 
 ret nvmlDeviceGetClockInfo(void *gpu, uint type, uint *out) {
-    if (type == MEMORY_CLOCK) return number(out, locked("mem", gpu, MEMORY));
+    if (type == MEMORY_CLOCK) return number(out, MEMORY);
     if (type != SM_CLOCK) return INVALID;
     if (!exists("busy", gpu)) return number(out, IDLE);
     return number(out, sags(gpu) ? (uint)setting("STAND_IN_SAG", 0) : locked("sm", gpu, BOOST));
@@ -199,10 +199,6 @@ ret nvmlDeviceSetGpuLockedClocks(void *gpu, uint low, uint high) {
     return change("sm", gpu, low, high, "STAND_IN_SET");
 }
 ret nvmlDeviceResetGpuLockedClocks(void *gpu) { return undo("sm", gpu); }
-ret nvmlDeviceSetMemoryLockedClocks(void *gpu, uint low, uint high) {
-    return change("mem", gpu, low, high, "STAND_IN_SET_MEMORY");
-}
-ret nvmlDeviceResetMemoryLockedClocks(void *gpu) { return undo("mem", gpu); }
 
 ret nvmlDeviceGetPersistenceMode(void *gpu, uint *out) { return number(out, exists("persistence", gpu)); }
 ret nvmlDeviceSetPersistenceMode(void *gpu, uint on) {

@@ -94,8 +94,8 @@ def test_another_projects_benchmark_is_measured_by_asv(parse):
     ("machine", "clock_state", "lock"),
     [
         ("h200-locked-1500", "", 1500),
-        ("h200-locked-1500-mem3201 (6.8, existing)", "", 1500),
-        ("h200", "locked@1500+mem3201", 1500),
+        ("h200-locked-1500 (6.8, existing)", "", 1500),
+        ("h200", "locked@1500", 1500),
         ("h200-base", "", "base"),
         ("h200-unlocked", "", None),
         ("h200", "unlocked(no permission)", None),
@@ -111,14 +111,14 @@ def test_the_lock_is_that_of_the_clock_state_or_of_the_machines_name(parse, mach
 def test_a_fresh_checkout_has_the_definitions_the_lock_and_the_packages(parse):
     tools = {"torch": "2.11.0", "triton": "3.6.0", "empty": ""}
     measured = Run(TIMED.machine, BAD, 0, "lockstep", "", requirements=tools, host={"gpu": "NVIDIA H200"})
-    measured = replace(measured, clock_state="locked@1500+mem3201", harness=f"{GOOD}+dirty")
+    measured = replace(measured, clock_state="locked@1500", harness=f"{GOOD}+dirty")
     about, dirty, worktree, change, lock, run, reset = script(TIMED, measured)
-    assert about == "# measured with NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks locked@1500+mem3201"
+    assert about == "# measured with NVIDIA H200; torch 2.11.0, triton 3.6.0; clocks locked@1500"
     assert dirty.startswith("# the benchmark definitions had uncommitted changes")
     assert worktree == "git worktree add --detach /tmp/definitions-0123456789ab 0123456789ab"
     assert change == 'cd /tmp/definitions-0123456789ab/"$(git rev-parse --show-prefix)"'
     args = parse(lock)
-    assert (args.action, args.target, args.memory) == ("lock", 1500, 3201)
+    assert (args.action, args.target) == ("lock", 1500)
     assert run == at_commit(TIMED, BAD)
     assert parse(reset).action == "reset"
     assert locked(TIMED, in_working_tree(TIMED)) == ("lockstep clocks lock 1500", in_working_tree(TIMED), reset)
