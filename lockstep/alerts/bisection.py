@@ -15,6 +15,7 @@ from typing import TypeVar
 from lockstep.alerts.cause.commit_ranges import Ranges
 from lockstep.alerts.model import Alert, FoundChange
 from lockstep.alerts.text import remedy
+from lockstep.timing.intervals import t_quantile
 
 _T = TypeVar("_T")
 
@@ -24,9 +25,6 @@ _REACH = 0.5
 
 #: Maximum number of measurements of a commit.
 _TRIES = 3
-
-#: 97.5 % quantiles of Student's t by degrees of freedom (each end has at most ``_TRIES`` measurements).
-_STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}
 
 
 class Inconclusive(ValueError):
@@ -252,7 +250,7 @@ class _Bench:
         freedom = sum(map(len, measured)) - 2
         logs = [[log for _, log in of] for of in measured]
         pooled = sum((log - fmean(of)) ** 2 for of in logs for log in of) / freedom
-        return _STUDENT[freedom] * math.sqrt(pooled * sum(1 / len(of) for of in logs))
+        return t_quantile(0.975, freedom) * math.sqrt(pooled * sum(1 / len(of) for of in logs))
 
     def _ends(self, span: SearchRange, expected: Expected) -> str:
         good, bad = (expected.text(self.level(commit)) for commit in (span.good, span.bad))
