@@ -17,7 +17,7 @@ from pathlib import Path
 from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.survey import Case, Planned
 from lockstep.asv.worker_client import Worker, WorkerDied, WorkerSpec
-from lockstep.record.file import SUFFIX
+from lockstep.record.file import records_path
 from lockstep.suite.commit_sources import RefError, sources
 from lockstep.suite.definition import Suite
 from lockstep.suite.family_files import sources_digest
@@ -32,7 +32,7 @@ _MOST = 24
 def without_records(commits: Sequence[str], folder: Path, environment: str) -> list[str]:
     """Return the commits of which a machine's folder of results holds no records."""
     # asv uses eight digits of the hash in the names of its files.
-    return [commit for commit in commits if not (folder / f"{commit[:8]}-{environment}{SUFFIX}").exists()]
+    return [commit for commit in commits if not records_path(folder, commit, environment).exists()]
 
 
 @dataclass

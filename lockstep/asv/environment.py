@@ -36,7 +36,7 @@ from lockstep.asv.undiscovered_benchmarks import cost_entries
 from lockstep.asv.worker_client import WorkerDied, WorkerSpec
 from lockstep.processes.end_with_parent import tied
 from lockstep.processes.started_process import HOME
-from lockstep.record.file import SUFFIX
+from lockstep.record.file import records_path
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import harness_commit
 from lockstep.record.quantity import COST_QUANTITIES, COSTS, MEASURED_TYPES, cost_of
@@ -133,8 +133,7 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         Path(self._path).mkdir(parents=True, exist_ok=True)
         self.checkout_project(repo, commit_hash)
         results, workspace = Path(conf.results_dir).resolve(), Workspace.of(conf)
-        # asv uses eight digits of the hash in the names of its files, whatever ``hash_length`` is.
-        records = results / self._options.machine / f"{commit_hash[:8]}-{self.name}{SUFFIX}"
+        records = records_path(results / self._options.machine, commit_hash, self.name)
         provenance = Provenance(
             commit_hash,
             self.name,

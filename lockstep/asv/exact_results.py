@@ -24,7 +24,7 @@ from lockstep.machine_code.exact_quantities import quantity_ranges, why_unknown
 from lockstep.machine_code.model import CaseCode, CaseKey
 from lockstep.machine_code.targets import Target
 from lockstep.processes.toolchain import INSTALLED, Toolchain
-from lockstep.record.file import SUFFIX, RecordError, read_records, write_records
+from lockstep.record.file import SUFFIX, RecordError, provenance_path, read_records, write_records
 from lockstep.record.model import Provenance
 from lockstep.record.quantity import EXACT, EXACT_TYPE, QUANTITIES, benchmark_name
 from lockstep.suite.definition import PROTOCOL_VERSION, Suite
@@ -104,7 +104,7 @@ def write_exact(
     provenance = Provenance(
         commit, ENVIRONMENT, machine, now.isoformat(), harness, "compiled", host, {}, PROTOCOL_VERSION
     )
-    write_records(result_file(folder, target, toolchain, commit).with_suffix("").with_suffix(SUFFIX), provenance, [])
+    write_records(provenance_path(result_file(folder, target, toolchain, commit)), provenance, [])
     described = {"machine": machine, "gpu": target.name}
     write_results(folder, described, commit, date, ENVIRONMENT, found, int(now.timestamp() * 1000), python)
     return Written(count, sum(bool(result.stats) for result in every), reasons)

@@ -15,7 +15,7 @@ from lockstep.asv.coordinator import CommitWorker
 from lockstep.asv.copy_numbers import Timed, contradiction, lacks
 from lockstep.asv.survey import Planned, Survey
 from lockstep.asv.worker_client import Worker, WorkerSpec
-from lockstep.record.file import RecordError, read_records, write_records
+from lockstep.record.file import RecordError, read_records, set_aside, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.family_files import sources_digest
@@ -192,9 +192,7 @@ class Recorder:
             self._host = host
             return
         changed = [f"{k} {self._before.host.get(k)} → {v}" for k, v in host.items() if self._before.host.get(k) != v]
-        stamp = "".join(character for character in self._before.recorded_at if character.isdigit())[:14]
-        old = self.path.with_name(f"{self.path.stem}.{stamp}.old")
-        self.path.rename(old)
+        old = set_aside(self.path, self._before.recorded_at)
         self.say(f"the toolchain changed ({', '.join(changed)}): earlier records are in {old.name}")
         self._records.clear()
         self._fresh.clear()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.fleet.shard import FOLDER_SUFFIX
-from lockstep.record.file import SUFFIX, RecordError, read_file
+from lockstep.record.file import SUFFIX, RecordError, read_file, result_path
 
 #: Milliseconds without a new record after which a run is taken for ended. A case takes seconds.
 _ENDED = 30 * 60_000
@@ -44,7 +44,7 @@ def in_progress(results: Path, now: int) -> list[InProgress]:
     found: list[InProgress] = []
     for folder, shard in folders:
         times = {path: path.stat().st_mtime_ns // 1_000_000 for path in folder.glob(f"*{SUFFIX}")}
-        done = [path for path in times if path.with_name(path.name.removesuffix(SUFFIX) + ".json").is_file()]
+        done = [path for path in times if result_path(path).is_file()]
         for path in sorted(path for path, time in times.items() if path not in done and now - time < _ENDED):
             try:
                 provenance, records, _ = read_file(path)

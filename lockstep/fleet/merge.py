@@ -25,7 +25,17 @@ from lockstep.fleet.join_asv import AsvResults, joined_asv
 from lockstep.fleet.join_records import Measured, joined
 from lockstep.processes.exit_status import UsageError
 from lockstep.processes.only_one import only_one
-from lockstep.record.file import SUFFIX, RecordError, newest_record, read_records, records_text, replace_file
+from lockstep.record.file import (
+    SUFFIX,
+    RecordError,
+    newest_record,
+    provenance_path,
+    read_records,
+    records_text,
+    replace_file,
+    result_path,
+    set_aside,
+)
 from lockstep.timing.clocks.reference_clocks import NAME as CLOCKS
 from lockstep.timing.clocks.reference_clocks import ReferenceClocks
 from lockstep.timing.tuners.choices import NAME as TUNED
@@ -85,7 +95,7 @@ def merge(sources: Sequence[Path], target: Path) -> Merged:
             _merge_clocks(folders, target, machine)
             strings = _merge_machine(folders, target, machine)
             stems = {path.name for folder in sources for path in (folder / machine).glob("*.json")} - {_MACHINE}
-            begun = {_asv_name(path) for folder in sources for path in (folder / machine).glob(f"*{SUFFIX}")}
+            begun = {result_path(path).name for folder in sources for path in (folder / machine).glob(f"*{SUFFIX}")}
             unfinished += [f"{machine}/{name}" for name in sorted(begun - stems)]
             for name in sorted(stems):
                 try:
@@ -101,7 +111,7 @@ def begin_shard(results: Path, folder: Path, machine: str, uuid: str) -> None:
     _merge_clocks([folder, results], folder, machine)
     strings = _merge_machine([folder, results], folder, machine)
     for path in sorted((results / machine).glob(f"*{SUFFIX}")):
-        name = _asv_name(path)
+        name = result_path(path).name
         own = folder / machine / path.name
         newer = own.exists() and own.stat().st_mtime_ns > path.stat().st_mtime_ns
         if not newer and path.with_name(name).is_file() and _names(path, uuid):
@@ -135,8 +145,8 @@ def _merge_commit(
     changed = False
     if newest is not None:
         if target in measured and target not in alike:
-            _set_aside(target / name, measured[target])
-        changed = _replace(_beside(target / name), records_text(*joined(list(alike.values())).for_file()))
+            set_aside(provenance_path(target / name), measured[target].provenance.recorded_at)
+        changed = _replace(provenance_path(target / name), records_text(*joined(list(alike.values())).for_file()))
     changed |= _replace(
         target / name, json_text(joined_asv(files, read_table(target), strings), Results.api_version, compact=True)
     )
@@ -145,34 +155,17 @@ def _merge_commit(
     return changed
 
 
-def _beside(path: Path) -> Path:
-    """Return the path of the provenance file of asv's result file."""
-    return path.with_name(path.name.removesuffix(".json") + SUFFIX)
-
-
 def _names(path: Path, uuid: str) -> bool:
     """Return whether the provenance in the first line names a GPU. Only then is the whole file worth reading."""
     with path.open(encoding="utf-8", errors="replace") as file:
         return uuid in file.readline()
 
 
-def _asv_name(path: Path) -> str:
-    """Return the name of the asv result file of a provenance file."""
-    return path.name.removesuffix(SUFFIX) + ".json"
-
-
 def _read(path: Path, only: str | None) -> tuple[Any, Measured | None]:
     """Return asv's content and the records of a commit; ``None`` for what the folder does not have."""
     content = load_json(str(path), Results.api_version) if path.is_file() else None
-    measured = Measured.of_file(*read_records(_beside(path))) if _beside(path).is_file() else None
+    measured = Measured.of_file(*read_records(provenance_path(path))) if provenance_path(path).is_file() else None
     return content, measured.of_gpu(only) if measured is not None and only is not None else measured
-
-
-def _set_aside(path: Path, measured: Measured) -> None:
-    """Rename the records of an older toolchain, as a run does: a file holds records of one toolchain."""
-    stamp = "".join(character for character in measured.provenance.recorded_at if character.isdigit())[:14]
-    beside = _beside(path)
-    beside.rename(beside.with_name(f"{beside.stem}.{stamp}.old"))
 
 
 def _replace(path: Path, text: str) -> bool:

@@ -20,12 +20,13 @@ from lockstep.history.asv_file import read_asv
 from lockstep.history.cache_manifest import Manifest, RunRow
 from lockstep.history.parquet import MOST_PARTS, write_part
 from lockstep.history.point_columns import FilePoints, joined
-from lockstep.history.provenance_file import join_provenance, provenance_path
+from lockstep.history.provenance_file import join_provenance
 from lockstep.history.scan import Stamp
 from lockstep.history.series_ids import Parameters, forget
 from lockstep.history.validation import Problem, Unreadable, read_json
 from lockstep.processes.end_with_parent import kill_group, pool, reap, start
 from lockstep.processes.trouble import reason_of
+from lockstep.record.file import provenance_path
 
 #: Bytes of result files that become one part. Larger batches may not fit in memory, and smaller ones make too many
 #: parts.

@@ -21,7 +21,7 @@ from lockstep.history.point_columns import COLUMNS, KINDS, Kind, blank
 from lockstep.history.series_ids import Parameters, digest, series_id
 from lockstep.history.validation import Problem, Unreadable, finite, is_name, plain_file
 from lockstep.processes.trouble import reason_of
-from lockstep.record.file import SUFFIX, RecordError, read_file
+from lockstep.record.file import RecordError, read_file
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.record.quantity import COST_QUANTITIES, benchmark_name
 
@@ -31,11 +31,6 @@ _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LONGEST, _LONGEST_CODE = 2000, 64 * 2**10
 
 _BASE_UNITS = {"copy": "B/s", "matmul": "FLOP/s"}
-
-
-def provenance_path(path: Path) -> Path:
-    """Return the path of the provenance file that belongs to asv's result file ``path``."""
-    return path.with_name(path.name.removesuffix(".json") + SUFFIX)
 
 
 def join_provenance(path: Path, asv: AsvFile) -> AsvFile:

@@ -35,6 +35,31 @@ class RecordError(UsageError):
     """A provenance file cannot be read. The message names the file, the line and what to do."""
 
 
+def records_path(folder: Path, commit: str, environment: str) -> Path:
+    """Return the path of the provenance file of a commit and an asv environment. ``folder`` is that of the machine."""
+    # asv uses eight digits of the hash in the names of its files, whatever ``hash_length`` is.
+    return folder / f"{commit[:8]}-{environment}{SUFFIX}"
+
+
+def provenance_path(result: Path) -> Path:
+    """Return the path of the provenance file that belongs to asv's result file."""
+    return result.with_name(result.name.removesuffix(".json") + SUFFIX)
+
+
+def result_path(provenance: Path) -> Path:
+    """Return the path of asv's result file that belongs to a provenance file."""
+    return provenance.with_name(provenance.name.removesuffix(SUFFIX) + ".json")
+
+
+def set_aside(path: Path, recorded_at: str) -> Path:
+    """Rename a provenance file of another toolchain, and return its new path. ``recorded_at`` is that of its records.
+
+    A provenance file holds records of one toolchain.
+    """
+    stamp = "".join(character for character in recorded_at if character.isdigit())[:14]
+    return path.rename(path.with_name(f"{path.stem}.{stamp}.old"))
+
+
 def write_records(path: Path, provenance: Provenance, records: Iterable[Record]) -> None:
     """Replace a file by the provenance and these records. A crash leaves the old file or the new file.
 

@@ -14,7 +14,7 @@ from typing import Any
 from asv.machine import Machine
 
 from lockstep.asv.write_results import Result, write_results
-from lockstep.record.file import SUFFIX, read_records, write_records
+from lockstep.record.file import read_records, records_path, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import Host, ask_host, harness_commit
 from lockstep.record.quantity import QUANTITIES, benchmark_name
@@ -63,7 +63,7 @@ def _store(
     machine = f"{Machine.get_unique_machine_name()}-{host.clock_slug}"
     facts = {name: value for name, value in outcome.machine.items() if name != "clock_state"}
     now = datetime.now(UTC)
-    path = folder / machine / f"{commit[:8]}-{ENVIRONMENT}{SUFFIX}"
+    path = records_path(folder / machine, commit, ENVIRONMENT)
     others = read_records(path)[1] if path.exists() else []
     others = [record for record in others if record.suite != plan.suite]
     stamp = now.isoformat(timespec="seconds")

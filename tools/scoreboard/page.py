@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lockstep.processes.exit_status import UsageError
 from lockstep.processes.trouble import reason_of
-from lockstep.record.file import SUFFIX, RecordError, read_records
+from lockstep.record.file import SUFFIX, RecordError, read_records, result_path
 from lockstep.record.model import Estimate, Provenance, Record
 from lockstep.suite.definition import Suite
 from tools.scoreboard.cells import L2, SHOWN, line, micro, number, over, ratio_text
@@ -131,7 +131,7 @@ def read_newest(machine: Path, rivals: Path | None = None) -> Recorded:
     dated = []
     for path in machine.glob(f"*{SUFFIX}"):
         provenance, records = read_records(path)
-        result = path.with_name(path.name.removesuffix(SUFFIX) + ".json")
+        result = result_path(path)
         dated.append((_date(result) if result.is_file() else 0, provenance, records))
     if not dated:
         raise RecordError(f"{machine} has no records (*{SUFFIX}): measure with `lockstep run`, or name another machine")
