@@ -179,6 +179,7 @@ class Judge:
     def _judge(self, contestant: Contestant, checker: Checker, outputs: list[torch.Tensor], number: int) -> float:
         accuracy = checker.compare(contestant.name, outputs)
         now = contestant.inputs(number)
+        checker.compare_written(contestant.name, outputs, now)
         for name, value in checker.inputs.items():
             pairs = zip(map(bits_of, tensors_of(now[name])), map(bits_of, tensors_of(value)), strict=True)
             if name not in self._problem.suite.inout and not all(torch.equal(*pair) for pair in pairs):

@@ -72,8 +72,10 @@ class Suite(ABC):
             default half.
         activations: names of inputs that differ from call to call in practice; the other inputs are weights. Offline
             preparation (``PREPARE``) may depend on weights only, so it gets activations in shuffled order.
-        inout: names of inputs that variants write, for in-place operations. They are restored after each check and
-            before each timed replay, and may be returned. Such a suite has no warm series on a GPU.
+        inout: names of inputs that variants write, for in-place operations. They are restored before each call of a
+            check and each timed replay. What a call leaves in them is checked, whether or not it returns them: against
+            what the reference writes there, else against what the baseline leaves. Scratch memory does not belong
+            here. Such a suite has no warm series on a GPU.
         tracked: variants that a history measures, besides the baseline, at cases without ``full_history``.
         quantities: what a history measures besides latency and speedup: names of ``lockstep.record.quantity.COSTS``.
             Adding one does not split other series.
@@ -98,8 +100,9 @@ class Suite(ABC):
     version: ClassVar[str] = "1"
     continues: ClassVar[tuple[str, str]] = ("", "")
 
-    #: Computes what stands in for the reference of a suite that has none; a measuring process sets it.
-    standard: Callable[[Case, dict[str, Any]], Any] | None = None
+    #: Calls the baseline, which stands in for a reference that the suite lacks or that does not write ``inout``. It
+    #: returns the outputs, and what the call left in each input ``inout``. A measuring process sets it.
+    standard: Callable[[Case, dict[str, Any]], tuple[Any, dict[str, Any]]] | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

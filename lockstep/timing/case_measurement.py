@@ -203,7 +203,10 @@ class CaseMeasurement:
                 deterministic=passed.deterministic,
                 costs=estimates_of(meters, arm, outcome.speedup is not None),
                 note="; ".join(
-                    filter(None, (unchecked(self._suite, variant), *notes, *reasons_of(meters, arm), *missing))
+                    filter(
+                        None,
+                        (unchecked(self._suite, variant), passed.note, *notes, *reasons_of(meters, arm), *missing),
+                    )
                 ),
                 wall_s=wall_s,
                 code=instruments.observer.code(key),

@@ -165,6 +165,35 @@ SUITES = """
             from toy.ops import add_
 
             add_(x, y)
+
+
+    class Step(Suite):
+        # The reference works on a copy of the state.
+
+        family = "ops"
+        op = "step"
+        inout = ("state",)
+        baseline = "theirs"
+        cases = quick = grid(N=[64])
+
+        def draw(self, new, N):
+            return {"x": new.normal(N, dtype="float32"), "state": new.normal(N, dtype="float32")}
+
+        def reference(self, x, state):
+            return x.double() + state.double()
+
+        def cost(self, N):
+            return Cost(N, 12 * N)
+
+        @variant
+        def theirs(self, x, state):
+            result = x + state
+            state.mul_(0.5)
+            return result
+
+        @variant
+        def drops(self, x, state):
+            return x + state
 """
 
 
@@ -185,9 +214,11 @@ def test_every_kind_of_variant_is_measured(project):
     done = project.lockstep("measure", "ops", "--quick", "--json")
     rows = {(row["suite"], row["variant"]): row for row in json_rows(done.stdout)}
     assert {key: row["reason"] for key, row in rows.items() if row["state"] != "ok"} == {
-        ("ops.unchecked", "wrong"): rows["ops.unchecked", "wrong"]["reason"]
+        key: rows[key]["reason"] for key in (("ops.unchecked", "wrong"), ("ops.step", "drops"))
     }, done.stdout
-    assert len(rows) == 12
+    assert len(rows) == 14
+    assert "drops did not write its input state, which is off by " in rows["ops.step", "drops"]["reason"]
+    assert "what it leaves in state is not checked" in rows["ops.step", "theirs"]["note"]
     assert "wrong output 0 is off by" in rows["ops.unchecked", "wrong"]["reason"]
     note = "not checked: the suite has no reference"
     assert [key for key, row in rows.items() if note in row["note"]] == [

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from fakes import FakeDevice, steady_controls
-from made_suites import make_suite
+from made_suites import changed_suite, make_suite
 
 from lockstep import Cost, grid
 from lockstep.gate.measuring.comparer import Comparer
@@ -96,7 +96,7 @@ class Ticking(FakeDevice):
 def judge(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
 
-    def of(base, head):
+    def of(base, head, suite=SUITE):
         for side, text in (("base", base), ("head", head)):
             folder = tmp_path / side / "fooled"
             folder.mkdir(parents=True)
@@ -107,9 +107,9 @@ def judge(tmp_path, monkeypatch):
         comparer = Comparer(sides, device, Pace(1e-3, 4, 0.25, 0.0), 1, lambda *_: None)
         comparer._controls = steady_controls(device)
         for side in ("base", "head"):
-            assert not comparer.families.load(SUITE, side).error
+            assert not comparer.families.load(suite, side).error
         group = Group("work", CASE.label, "warm", ("plain",))
-        [verdict] = comparer.judge([(SUITE, GroupRequest(group, {"plain": Test(0.01, 0.05, 1, 0.1)}))], 60.0)
+        [verdict] = comparer.judge([(suite, GroupRequest(group, {"plain": Test(0.01, 0.05, 1, 0.1)}))], 60.0)
         return verdict
 
     yield of
@@ -139,3 +139,33 @@ def test_a_cheat_in_base_is_no_verdict_on_head(judge):
     verdict = judge(REMEMBERS, HONEST)
     assert verdict.outcome == "unsure"
     assert verdict.reason.startswith("base cannot be timed: timed-result: ")
+
+
+STEPS = """
+import torch
+
+def plain(x, state):
+    state.add_(x)
+    return x + x
+
+VARIANTS = {"plain": plain}
+"""
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_head_that_drops_a_store_fails_although_its_output_is_right(judge, in_place):
+    def reference(x, state):
+        if in_place:
+            state.add_(x)
+        return 2 * x.double()
+
+    suite = changed_suite(
+        SUITE,
+        inout=("state",),
+        buffers=lambda new: None,
+        draw=lambda new, M: {"x": new.normal(M, M, dtype="float32"), "state": new.normal(M, M, dtype="float32")},
+        reference=reference,
+    )
+    verdict = judge(STEPS, STEPS.replace("state.add_(x)", "pass"), suite)
+    assert (verdict.outcome, verdict.in_base) == ("failed", False)
+    assert verdict.reason.startswith("WrongResult: plain did not write its input state, which is off by ")

@@ -6,10 +6,11 @@ import pytest
 import torch
 from made_suites import make_suite as suite_of
 
-from lockstep import Case, Cost, grid
+from lockstep import Case, Cost, Suite, grid
 from lockstep.suite.definition import SuiteError
 from lockstep.suite.missing_files import TREE_PREFIX
 from lockstep.suite.variants import Family
+from lockstep.timing.checks.baseline_as_reference import take_as_standard
 from lockstep.timing.checks.check import Checker, WrongResult, brief
 from lockstep.timing.rules.rule import Disqualified, Rule
 
@@ -390,3 +391,73 @@ def test_a_preparation_that_writes_into_an_input_is_refused():
     with pytest.raises(Disqualified, match="wrote into its input x") as refused:
         error(lambda doubled: doubled, prepare)
     assert refused.value.rule == Rule.WRITTEN_INPUT
+
+
+def _steps(**changes):
+    """Errors of variants of a suite that adds to its state and returns the double of its input."""
+    parts = {
+        "inout": ("state",),
+        "buffers": lambda new: None,
+        "draw": lambda new, M, N: {
+            "x": new.normal(M, N, dtype="float32"),
+            "state": new.normal(2, M, N, dtype="float32")[:, :, ::2],
+        },
+    }
+    suite = make_suite(**parts | changes)
+
+    def step(x, state):
+        state += x[:, ::2]
+        return 2 * x
+
+    def forgets(x, state):
+        return 2 * x
+
+    def wrong(x, state):
+        state[:, 0] += x[0, ::2]
+        return 2 * x
+
+    def ignores(x):
+        return 2 * x
+
+    family = Family({"plain": step, "step": step, "forgets": forgets, "wrong": wrong, "ignores": ignores}, {})
+    take_as_standard(suite, family)
+    checker, errors = Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1), {}
+    for name in family.variants:
+        try:
+            errors[name] = str(checker.check(family, name).deterministic)
+        except WrongResult as error:
+            errors[name] = error.evidence
+    return errors
+
+
+def _writes(x, state):
+    state += x[:, ::2]
+    return 2 * x.double()
+
+
+@pytest.mark.parametrize(
+    "reference", [_writes, lambda x: 2 * x.double(), Suite.reference], ids=["in-place", "on-a-copy", "none"]
+)
+def test_what_a_call_leaves_in_an_inout_input_is_checked_although_it_returns_something_else(reference):
+    errors = _steps(reference=reference)
+    assert (errors["plain"], errors["step"]) == ("True", "True")
+    assert errors["forgets"].startswith("forgets did not write its input state, which is off by ")
+    assert errors["ignores"].startswith("ignores did not write its input state, which is off by ")
+    assert errors["wrong"].startswith("wrong wrote a wrong value into its input state, which is off by ")
+
+
+def test_a_reference_that_returns_the_input_it_wrote_is_not_compared_with_itself():
+    def reference(x, state):
+        state += x[:, ::2]
+        return state
+
+    suite = make_suite(
+        inout=("state",),
+        buffers=lambda new: None,
+        draw=lambda new, M, N: {"x": new.normal(M, N, dtype="float32"), "state": new.normal(M, 2, dtype="float32")},
+        reference=reference,
+    )
+    checker = Checker.draw(suite, Case(M=8, N=4), "cpu", seed=1)
+    assert checker.accuracy(Family({"it": reference}, {}), "it").norm == 0
+    with pytest.raises(WrongResult, match=r"output 0 is off by"):
+        checker.accuracy(Family({"it": lambda x, state: state}, {}), "it")

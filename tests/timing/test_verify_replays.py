@@ -241,6 +241,24 @@ def test_an_operation_in_place_that_stops_working_after_its_check_fails():
     assert records["cheat"].rule == "timed-result"
 
 
+def test_a_store_beside_the_output_that_stops_after_its_check_fails():
+    def step(x, weight, shift):
+        result = x * 1e3
+        x.zero_()
+        return result
+
+    calls = []
+
+    def lazy(x, weight, shift):
+        calls.append(1)
+        return step(x, weight, shift) if len(calls) < 3 else x * 1e3
+
+    suite = changed_suite(IN_PLACE, reference=lambda x, weight, shift: 1e3 * x.double())
+    records = measure({"plain": step, "cheat": lazy}, suite=suite)
+    assert (records["plain"].state, records["cheat"].rule) == ("ok", "timed-result")
+    assert "cheat did not write its input x" in records["cheat"].reason
+
+
 def test_a_variant_that_changes_the_baseline_is_failed_and_the_baseline_put_back():
     def slower(x, weight, shift, *, out):
         return torch.mm(x, weight, out=out).add_(shift).add_(0)

@@ -17,7 +17,7 @@ from lockstep.suite.case import Case
 from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import buffers_of, inputs_of
 from lockstep.suite.inputs import Draw, map_tensors
-from lockstep.timing.checks.output_memory import span
+from lockstep.timing.checks.output_memory import copy_of, span
 from lockstep.timing.checks.refill_arguments import write
 from lockstep.timing.device import Device
 
@@ -120,7 +120,7 @@ def restorer(sets: Sequence[ArgumentSet], inout: Sequence[str]) -> Callable[[], 
     if not inout:
         return None
     changing = [{name: argument_set.inputs[name] for name in inout} for argument_set in sets]
-    saved = map_tensors(changing[0], torch.clone)
+    saved = map_tensors(changing[0], copy_of)
 
     def restore() -> None:
         for values in changing:

@@ -209,7 +209,8 @@ class Verifier:
     def _compare(self, timed: Timed, of_set: Mapping[int, Checker], chance: random.Random) -> None:
         """Compare the arm's outputs with the reference: those of one set in full, those of the others by their norm.
 
-        A set whose error exceeds ``ALIKE`` times that of the fully compared set is compared in full as well.
+        A set whose error exceeds ``ALIKE`` times that of the fully compared set is compared in full as well. Where a
+        suite has inputs ``inout``, all sets are compared in full: a norm of outputs says nothing of these inputs.
         """
         results, outputs = timed.replay.results(), {}
         for number in of_set:
@@ -218,16 +219,18 @@ class Verifier:
                 arguments = timed.arm.calls[number].arguments
                 outputs[number] = [tensor for name in self.suite.inout for tensor in tensors_of(arguments[name])]
         sample = chance.choice(list(of_set))
-        self._expect(timed, of_set[sample], outputs[sample])
+        for number in of_set if self.suite.inout else [sample]:
+            self._expect(timed, of_set[number], outputs[number], number)
         relative_errors = torch.stack([_error(outputs[number], checker) for number, checker in of_set.items()]).tolist()
         errors = dict(zip(of_set, relative_errors, strict=True))
         for number, error in errors.items():
             if not error <= ALIKE * errors[sample]:
-                self._expect(timed, of_set[number], outputs[number])
+                self._expect(timed, of_set[number], outputs[number], number)
 
-    def _expect(self, timed: Timed, checker: Checker, outputs: Sequence[torch.Tensor]) -> None:
+    def _expect(self, timed: Timed, checker: Checker, outputs: Sequence[torch.Tensor], number: int) -> None:
         try:
             checker.compare(timed.variant, outputs)
+            checker.compare_written(timed.variant, outputs, timed.arm.calls[number].arguments)
         except WrongResult as wrong:
             how = _TIMED[timed.cost]
             raise Disqualified(Rule.TIMED_RESULT, f"{how}, and wrong on other values: {wrong.evidence}") from wrong

@@ -1,4 +1,4 @@
-"""Let the output of the baseline stand in for the reference of a suite that has none."""
+"""Let the baseline stand in for a reference that a suite lacks, or that does not write the inputs ``inout``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from lockstep.suite.evaluate import bind, buffers_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family, takes_out
 from lockstep.timing.checks.check import brief, without_gpu
+from lockstep.timing.checks.written_inputs import after_call
 
 
 def take_as_standard(
     suite: Suite, family: Family, active: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> None:
-    """Take the output of a family's baseline as the reference of the suite, if the suite has none."""
+    """Let the suite ask a family's baseline, if the suite has no reference or names inputs ``inout``."""
     function = family.variants.get(suite.baseline)
-    if suite.has_reference or function is None:
+    if (suite.has_reference and not suite.inout) or function is None:
         return
 
-    def standard(case: Case, inputs: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+    def standard(case: Case, inputs: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]]:
         copies = map_tensors(inputs, torch.clone)
         tensors = tensors_of(copies)
         device = tensors[0].device if tensors else torch.device("cpu")
@@ -39,9 +40,8 @@ def take_as_standard(
             except Exception as error:
                 if absent := without_gpu(error, device):
                     raise absent from error
-                raise RuntimeError(f"the baseline, whose output is the reference, failed: {brief(error)}") from error
-        written = [tensor for name in suite.inout for tensor in tensors_of(copies[name])]
-        return tuple(tensor.detach().clone() for tensor in tensors_of(result) or written)
+                raise RuntimeError(f"the baseline, which results are compared with, failed: {brief(error)}") from error
+        return after_call(suite, copies, result)
 
     suite.standard = standard
 

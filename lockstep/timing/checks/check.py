@@ -22,6 +22,7 @@ from lockstep.timing.checks.determinism import difference
 from lockstep.timing.checks.output_memory import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.checks.refill_arguments import checksums, write
 from lockstep.timing.checks.tolerance import coarsest, default_tolerance, is_float, refusal
+from lockstep.timing.checks.written_inputs import after_call, inout_of, not_returned, same_bits
 from lockstep.timing.rules.rule import Disqualified, Rule
 
 #: Parts of error messages on a machine without a GPU, by the package that raises the error. Triton raises it at the
@@ -52,15 +53,25 @@ class WrongResult(Disqualified):
 
 @dataclass(frozen=True)
 class Checked:
-    """A passed check. ``deterministic`` is ``None`` if there was too little memory to find out."""
+    """A passed check. ``deterministic`` is ``None`` if there was too little memory to find out.
+
+    ``note`` says what the check could not see; "" if nothing.
+    """
 
     accuracy: Accuracy
     deterministic: bool | None
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Checker:
-    """Checks the results of variants at one case. All checks share the inputs and the reference."""
+    """Checks the results of variants at one case. All checks share the inputs and the reference.
+
+    Attributes:
+        drawn: copies of the inputs ``inout`` from before any call, by name.
+        written: what a call must leave in inputs ``inout``, by name, as far as it is known; ``None`` for an input that
+            the outputs of the reference include.
+    """
 
     suite: Suite
     case: Case
@@ -68,7 +79,11 @@ class Checker:
     reference: tuple[torch.Tensor, ...]
     out: Any
     seed: int | None = None
+    drawn: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
     _prepared: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    #: Inputs ``inout`` whose expected value is the baseline's, although the suite has a reference.
+    _asked: list[str] = field(default_factory=list)
 
     @classmethod
     def draw(cls, suite: Suite, case: Case, device: torch.device | str, seed: int) -> Checker:
@@ -83,12 +98,18 @@ class Checker:
     @classmethod
     def of(cls, suite: Suite, case: Case, inputs: dict[str, Any], out: Any = None, seed: int | None = None) -> Checker:
         """Compute the reference of these inputs, and return their checker; ``SuiteError`` if the reference fails."""
+        drawn = inout_of(suite, inputs)
         if suite.standard is not None and not suite.has_reference:
-            reference = suite.standard(case, inputs)
-        else:
-            with blamed(suite, "reference"):
-                reference = reference_of(suite, case, inputs)
-        return cls(suite, case, inputs, tuple(tensors_of(reference)), out, seed)
+            reference, written = suite.standard(case, inputs)
+            return cls(suite, case, inputs, reference, out, seed, drawn, written)
+        with blamed(suite, "reference"):
+            result = reference_of(suite, case, inputs)
+        if not suite.inout:
+            return cls(suite, case, inputs, tuple(tensors_of(result)), out, seed)
+        reference, left = after_call(suite, inputs, result)
+        write(inputs, drawn, set())
+        written = {name: value for name, value in left.items() if value is None or not same_bits(value, drawn[name])}
+        return cls(suite, case, inputs, reference, out, seed, drawn, written)
 
     def arguments(self, family: Family, variant: str) -> dict[str, Any]:
         """Return the keyword arguments with which the check calls ``variant``, without ``out``.
@@ -125,14 +146,14 @@ class Checker:
         """Return the accepted ``‖out − ref‖ / ‖ref‖`` of each output: the suite's tolerance, or a default for the
         output's dtype.
         """
-        if (stated := self.suite.tolerance) is not None:
-            return tuple(stated if is_float(tensor.dtype) else 0.0 for tensor in self.reference)
-        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
-        summands = summands_of(self.suite, self.case)
         pairs = zip(self._expected_dtypes, (tensor.dtype for tensor in self.reference), strict=True)
-        return tuple(
-            default_tolerance(expected or reference, [*inputs, reference], summands) for expected, reference in pairs
-        )
+        return tuple(self._tolerance(expected or reference, reference) for expected, reference in pairs)
+
+    def _tolerance(self, expected: torch.dtype, reference: torch.dtype) -> float:
+        if (stated := self.suite.tolerance) is not None:
+            return stated if is_float(reference) else 0.0
+        inputs = [tensor.dtype for tensor in tensors_of(self.inputs)]
+        return default_tolerance(expected, [*inputs, reference], summands_of(self.suite, self.case))
 
     @cached_property
     def _sums(self) -> list[int]:
@@ -155,11 +176,17 @@ class Checker:
         outputs = self._call(family, variant)
         accuracy = self._accepted(family, variant, outputs)
         try:
-            first = [tensor.clone() for tensor in outputs]
+            first = [tensor.clone() for tensor in self._results(outputs)]
         except torch.cuda.OutOfMemoryError:
-            return Checked(accuracy, None)
-        second = self._call(family, variant)
-        return Checked(accuracy, not difference(first, second))
+            return Checked(accuracy, None, self._note(variant))
+        second = self._results(self._call(family, variant))
+        return Checked(accuracy, not difference(first, second), self._note(variant))
+
+    def _note(self, variant: str) -> str:
+        """Return which inputs ``inout`` of the baseline are not checked, because the reference does not write them."""
+        if variant != self.suite.baseline or not self._asked:
+            return ""
+        return f"what it leaves in {', '.join(self._asked)} is not checked: the reference does not write it"
 
     def repeated(self, family: Family, variant: str) -> Iterator[str]:
         """Call the variant repeatedly on the same inputs; yield how each result differs from the first, "" for the same
@@ -168,13 +195,19 @@ class Checker:
         ``Disqualified``, ``NotImplementedError``: as ``accuracy``. The outputs are not compared with the reference.
         Raise ``torch.cuda.OutOfMemoryError`` if the device has too little memory for a copy of the outputs.
         """
-        first = [tensor.clone() for tensor in self._call(family, variant)]
+        first = [tensor.clone() for tensor in self._results(self._call(family, variant))]
         while True:
-            yield difference(first, self._call(family, variant))
+            yield difference(first, self._results(self._call(family, variant)))
+
+    def _results(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the outputs of a call, and the inputs ``inout`` that are not among them."""
+        names = not_returned(outputs, self.inputs, self.suite.inout)
+        return [*outputs, *tensors_of([self.inputs[name] for name in names])]
 
     def _accepted(self, family: Family, variant: str, outputs: Sequence[torch.Tensor]) -> Accuracy:
         try:
             accuracy = self.compare(variant, outputs)
+            self.compare_written(variant, outputs, self.inputs)
         except WrongResult as wrong:
             if _misjudged(self.inputs):
                 raise NotImplementedError(_INTERPRETED) from wrong
@@ -194,6 +227,27 @@ class Checker:
                 raise WrongResult(f"{variant} {own} at {self.case.label}")
             return worst(())
         return worst(self._judged(variant, index, output) for index, output in enumerate(outputs))
+
+    def compare_written(self, variant: str, outputs: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> None:
+        """Raise ``WrongResult`` if a call left a wrong value in an input ``inout`` that is not among its outputs.
+
+        Expected is what the reference wrote there. Where the reference wrote nothing, expected is what the baseline
+        leaves there. An input that they return is checked as an output, of which a call may return a copy.
+        ``arguments`` are those of the call, read after it.
+        """
+        for name in not_returned(outputs, arguments, self.suite.inout):
+            if name not in self.written and self.suite.standard is not None:
+                _, left = self.suite.standard(self.case, self.inputs | self.drawn)
+                self._asked.extend(left.keys() - self.written.keys())
+                self.written.update(left | self.written)
+            now, expected = (tensors_of(values.get(name)) for values in (arguments, self.written))
+            for tensor, right in zip(now, expected, strict=False):
+                tolerance = self._tolerance(right.dtype, right.dtype)
+                where = f" at {self.case.label}"
+                if wrong := refusal(accuracy_of(tensor, right), right.shape, tolerance, where, self.suite.centred):
+                    unwritten = same_bits(arguments[name], self.drawn.get(name))
+                    did = "did not write" if unwritten else "wrote a wrong value into"
+                    raise WrongResult(f"{variant} {did} its input {name}, which {wrong}")
 
     def _judged(self, variant: str, index: int, output: torch.Tensor) -> Accuracy:
         reference = self.reference[index]
@@ -217,8 +271,7 @@ class Checker:
     def _call(self, family: Family, variant: str) -> list[torch.Tensor]:
         """Call the variant with output buffers full of NaN; return its outputs after checks that it wrote no input."""
         before = self._sums
-        if self.suite.inout:
-            self._restore()  # an earlier call may have written the inputs
+        write(self.inputs, self.drawn, set())  # an earlier call may have written the inputs
         function = family.variants[variant]
         arguments = self.arguments(family, variant)
         if self.out is not None and takes_out(function):
@@ -242,7 +295,7 @@ class Checker:
         return outputs or [tensor for name in self.suite.inout for tensor in tensors_of(self.inputs[name])]
 
     def _restore(self) -> None:
-        """Write the drawn values into the inputs again, for variants that change them."""
+        """Write the drawn values into the inputs again, after a variant that changed one which it must only read."""
         if self.seed is not None and self.reference:
             new = Draw(self.reference[0].device, self.seed)
             write(self.inputs, inputs_of(self.suite, self.case, new), set())

@@ -103,6 +103,11 @@ def span(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((length if tensor.numel() else 0,), (1,))
 
 
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor with its strides, gaps in its memory included."""
+    return span(tensor.detach()).clone().as_strided(tensor.shape, tensor.stride())
+
+
 def poison(tensor: torch.Tensor) -> torch.Tensor:
     """Fill a tensor with NaN (integers with their maximum, booleans with True), so that unwritten elements show."""
     if tensor.is_floating_point() or tensor.is_complex():
