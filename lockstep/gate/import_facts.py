@@ -68,7 +68,7 @@ class Imports:
 
     def verdict(self, key: SeriesKey, unchanged: Unchanged) -> Verdict | None:
         """Return a verdict that needs no measurement (a failed import, a missing variant, no change), or ``None``."""
-        errors = {side: self._error(key, side) for side in ("base", "head")}
+        errors = {side: self.error(key, side) for side in ("base", "head")}
         if errors["head"]:
             return Verdict(key, "failed", errors["head"], in_base=bool(errors["base"]))
         head = self.of(key, "head")
@@ -87,7 +87,7 @@ class Imports:
             return Verdict(key, "na", seen.refusal, unchanged=True, file=file, line=line)
         return Verdict(key, "same", unchanged.why(key), unchanged=True, file=file, line=line)
 
-    def _error(self, key: SeriesKey, side: str) -> str:
+    def error(self, key: SeriesKey, side: str) -> str:
         """Return why the import of one side of a case's suite failed; "" if it did not."""
         facts = self.of(key, side)
         how = self.skipped.get(f"{key.suite}@{side}", "")

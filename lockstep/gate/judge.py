@@ -207,6 +207,8 @@ class Judge:
         """Return a worker's verdict with code differences, source line and an accepted slowdown's reason added."""
         key = verdict.key
         file, line = self.imports.place(key)
+        if verdict.outcome == "new" and (error := self.imports.error(key, "base")):
+            verdict = replace(verdict, reason=f"nothing to compare with, base failed: {error}", in_base=True)
         accepted = None
         if verdict.outcome == "slower":
             size = verdict.change.value if verdict.change else None

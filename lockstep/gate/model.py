@@ -106,7 +106,8 @@ class Verdict:
         shared: whether base and head used the same buffers.
         unchanged: whether the change does not affect the case: equal sources, or the same work on the GPU. If
             ``change`` is set, the case was measured nevertheless. If the outcome is "na", it could not be measured.
-        in_base: whether a failed case fails in base as well, so that the change did not break it.
+        in_base: whether a failed case fails in base as well, so that the change did not break it; whether a new case
+            is new only because base cannot be imported.
         code: a sentence for each difference of the machine code, and of the choices of tuners.
         accepted: the reason from thresholds.toml if the slowdown is accepted.
         file, line: file and line of the variant's function in head, relative to the tree; line 0 if unknown.

@@ -272,6 +272,36 @@ def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
     assert {(one["outcome"], one["in_base"]) for one in report["cases"]} == {("failed", True)}
 
 
+def test_a_base_that_cannot_be_imported_is_no_pass(project):
+    project.write("toy/product.py", "import nothing_of_this_name\n" + textwrap.dedent(KERNELS))
+    project.commit("Break it")
+    project.write("toy/product.py", KERNELS)
+    code, shown, report = gate(project, "--variant", "plain")
+    assert code == 3, shown
+    assert {(one["outcome"], one["in_base"]) for one in report["cases"]} == {("new", True)}
+    assert "base failed: ModuleNotFoundError: No module named 'nothing_of_this_name'" in report["headline"]
+
+
+def test_a_base_of_which_a_variant_cannot_be_imported_is_no_pass(project):
+    own = """
+        @variant
+        def own(self, x, weight):
+            from toy.product import plain
+
+            return plain(x, weight)
+    """
+    suite = SUITE.replace("import Cost, Suite, grid", "import Cost, Suite, grid, variant")
+    suite = suite.replace("    def track_answer", textwrap.indent(own, "") + "\n\n    def track_answer")
+    suite = suite.replace('        module = "toy.product"\n', "").replace('baseline = "plain"', 'baseline = "own"')
+    project.write("benchmarks/product.py", suite)
+    project.write("toy/product.py", "from toy import nothing\n" + textwrap.dedent(KERNELS))
+    project.commit("Break it")
+    project.write("toy/product.py", KERNELS)
+    code, shown, report = gate(project)
+    assert code == 3, shown
+    assert {(one["outcome"], one["in_base"]) for one in report["cases"]} == {("new", True)}
+
+
 def test_a_file_beside_the_packages_is_missing_in_a_commit_and_the_report_says_why(project):
     read = "from pathlib import Path\nN = (Path(__file__).parents[1] / 'n.txt').read_text()\n"
     project.write("n.txt", "1")

@@ -213,7 +213,8 @@ class Comparer(Instruments):
             reason = f"base has no {base.lacks}" if isinstance(base, NotInCommit) else str(base)
             return Verdict(key, "new", reason or "base does not support it")
         if base is not None:
-            return Verdict(key, "new", f"nothing to compare with, base failed: {brief(base)}")
+            unimported = isinstance(base, ImportError)
+            return Verdict(key, "new", f"nothing to compare with, base failed: {brief(base)}", in_base=unimported)
         return None
 
     def _check(self, suite: Suite, case: Case, variant: str, side: str) -> Exception | None:

@@ -84,19 +84,20 @@ class Report:
         A pass has three conditions. Every family exists in at least one version. At least one case is judged: head was
         compared with base, or checked if base lacks the case. Each case that the change can touch runs on this machine.
         Proved and new cases do not count as judged if all compared cases are unsure, because the compared cases are
-        those that the change can touch. Only latencies count: a cost never makes a run a pass.
+        those that the change can touch. A case is unsure too if base lacks it because its import fails. Only latencies
+        count: a cost never makes a run a pass.
         """
         if self.absent:
             return f"{', '.join(self.absent)}: neither version has this family"
         if unrun := self.unrun:
             return f"{_cases(unrun)} that the change can touch cannot run here: {_names(unrun)} ({unrun[0].reason})"
         latencies = [verdict for verdict in self.cases if verdict.key.quantity == LATENCY]
+        unsure = [v for v in latencies if v.outcome == "unsure" or (v.outcome == "new" and v.in_base)]
         judged = [
             verdict
             for verdict in latencies
-            if verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks)
+            if verdict not in unsure and (verdict.outcome in JUDGED or (verdict.outcome == "failed" and verdict.blocks))
         ]
-        unsure = [verdict for verdict in latencies if verdict.outcome == "unsure"]
         assumed = [v for v in judged if v.outcome == "new" or (v.unchanged and v.change is None)]
         if judged and not (unsure and len(assumed) == len(judged)):
             return ""
