@@ -41,6 +41,7 @@ class Here:
         host: facts that differ from ``HOST``.
         code: fingerprint of the variant's machine code; "" unknown.
         costs: factor of each cost of the variant, by the quantity that a suite would ask for; {} none was measured.
+        mde: smallest change that a run could have shown, as a share; ``None`` unknown.
         deterministic: what the check of the variant said; ``None`` if it did not say it.
         best: factor of the time of a variant "best", which gives the GPU the baseline's work; ``None`` without one.
         copies: number of the commit whose numbers are copied, because it has the same work; ``None`` to measure.
@@ -57,6 +58,7 @@ class Here:
     best: float | None = None
     copies: int | None = None
     deterministic: bool | None = None
+    mde: float | None = None
 
 
 def commits_of(repo: Path, number: int, touch: Callable[[int], bool] = lambda n: True) -> list[str]:
@@ -151,6 +153,7 @@ def _records(dice: random.Random, here: Here, suite: str, number: int) -> list[R
                     speedup=Estimate(ratio, *((0.998 * ratio, 1.002 * ratio) if variant != BASELINE else (1.0, 1.0))),
                     rounds=20,
                     epochs=4,
+                    mde=here.mde,
                     baseline=BASELINE,
                     started_at=_time(number).isoformat(),
                     code=_code(here.code, variant),

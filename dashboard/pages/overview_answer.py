@@ -18,7 +18,7 @@ from dashboard.pages.parts import count
 from lockstep.alerts.analysis.latest_findings import MachineFindings
 from lockstep.alerts.database.listing import OpenAlerts
 from lockstep.alerts.text import change, headline
-from lockstep.compare.number_format import whole
+from lockstep.compare.number_format import significant, whole
 from lockstep.compare.series_status import Statuses, start_of
 from lockstep.history.model import Commit
 from lockstep.history.snapshot import Results
@@ -101,7 +101,7 @@ def answer(
     if clauses:
         # A number that changed may be a slowdown, if its direction is unknown.
         if not len(slow) and not len(changed):
-            clauses.insert(0, ["no new slowdown" if known else "nothing got slower"])
+            clauses.insert(0, [("no new slowdown" if known else "nothing got slower") + _detectable(timed)])
         if known and not len(slow):
             clauses.append([known])
         return [f"On {machine} since {when}: ", *[part for one in clauses for part in ("; ", *one)][1:], "."]
@@ -111,8 +111,16 @@ def answer(
     if np.isnan(timed.noise[compared]).all():
         return [f"No slowdown is confirmed on {machine} since {when}: too few commits to know the noise."]
     if known:
-        return [f"No new slowdown on {machine} since {when}; {known}."]
-    return [f"Nothing got slower on {machine} since {when}."]
+        return [f"No new slowdown on {machine} since {when}{_detectable(timed)}; {known}."]
+    return [f"Nothing got slower on {machine} since {when}{_detectable(timed)}."]
+
+
+def _detectable(timed: Statuses) -> str:
+    """Return the words for the smallest change that one run of the median case can show; "" if no case says so."""
+    smallest = timed.rows.column("mde")[np.isfinite(timed.worse) & np.isfinite(timed.rows.column("mde"))]
+    if not len(smallest):
+        return ""
+    return f" (one run shows changes from {significant(100 * np.median(smallest), 2)} % on in half of the cases)"
 
 
 def elsewhere(alerts: OpenAlerts) -> list[Any]:

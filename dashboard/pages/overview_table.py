@@ -37,6 +37,9 @@ Column = dict[str, Any]
 #: Names of the columns that have an interval, by field.
 _INTERVALS = {"latency": "Latency µs", "speedup": "Speedup ×", "change": "Change %"}
 
+#: Header of the change in a table with speedups: the latency may rise while the ratio to the baseline falls.
+VERSUS = "Vs baseline %"
+
 #: Columns that only a saved table has, by field.
 _SAVED = {
     **{f"{field}_{end}": f"{name} {end}" for field, name in _INTERVALS.items() for end in ("low", "high")},
@@ -156,6 +159,7 @@ def columns(rows: RowTable) -> list[Column]:
     shapes = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
     # Rows without provenance, as in a plain asv project, need no column for their state.
     states = {STATES[code] for code in np.unique(rows.columns["state"]).tolist()}
+    any_ratio = bool(np.isfinite(rows.measured("speedup")).any())
 
     def known(field: str, header: str, width: int, **options: Any) -> Column:
         numbers = rows.column("mde") if field == "mde" else rows.measured(field)
@@ -164,7 +168,7 @@ def columns(rows: RowTable) -> list[Column]:
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink", tooltipField="family"),
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
-        number("change", "Change %", 98, cellRenderer="Change"),
+        number("change", VERSUS if any_ratio else "Change %", 110, cellRenderer="Change"),
         text("variant", "Variant", 112, cellClass="mono", hide=not variants),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **shapes),
         text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),

@@ -138,6 +138,15 @@ def test_the_first_line_answers_whether_anything_became_slower(shown):
     assert "; 2 alerts are open." in quiet
 
 
+def test_the_first_line_says_how_small_a_slowdown_could_have_been_seen(tmp_path):
+    repo = tmp_path / "repo"
+    write_history(repo / "results", "cpu", commits_of(repo, 8), lambda n: Here(mde=1.77))
+    store = open_store(repo / "results", repo=repo, cache=tmp_path / "cache")
+    quiet = words(overview.said(store.current(), "cpu", "all", 0, analysed(store, repo)))
+    assert "Nothing got slower on cpu since" in quiet
+    assert "the first commit (one run shows changes from 177 % on in half of the cases)." in quiet
+
+
 def test_memory_is_no_slowdown_and_a_number_without_a_direction_is_not_passed_over(tmp_path):
     commits = commits_of(tmp_path / "repo", 30)
     root = tmp_path / "repo" / "results"
@@ -226,6 +235,13 @@ def test_a_quantity_is_chosen_and_another_machine_without_it_shows_its_first(sho
         True,
         True,
     ]
+
+
+def test_the_change_of_a_table_with_speedups_says_what_it_is_of(shown):
+    results = shown[0].current()
+    for machine, header in ((FAST, "Vs baseline %"), ("laptop", "Change %")):
+        shown_columns = columns(measured_rows(results, machine, "all", "time"))
+        assert [column["headerName"] for column in shown_columns if column["field"] == "change"] == [header]
 
 
 def test_another_projects_units_need_no_configuration(shown):
