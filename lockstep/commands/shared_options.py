@@ -69,8 +69,9 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json_file_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option ``--json FILE``, for verbs that print a table as well. ``what`` is its help."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{what}; - is standard output, without the table")
+    """Add the option ``--json [FILE]``, for verbs that print a table as well. ``what`` is its help."""
+    words = f"{what}; without FILE, or with -, to standard output, where the table is then left out"
+    parser.add_argument("--json", nargs="?", const=STDOUT, type=Path, metavar="FILE", help=words)
 
 
 def table_console(json_file: Path | None) -> Console:

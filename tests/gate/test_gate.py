@@ -194,7 +194,7 @@ def test_a_family_that_neither_version_has_is_no_pass(project):
 
 
 def test_a_report_on_standard_output_stands_alone(project):
-    words = [sys.executable, "-m", "lockstep", "gate", "--json", "-", "--case", "M=2", "--variant", "plain"]
+    words = [sys.executable, "-m", "lockstep", "gate", "--json", "--case", "M=2", "--variant", "plain"]
     environment = os.environ | {"GITHUB_ACTIONS": "true"}
     done = subprocess.run(words, cwd=project.root, env=environment, capture_output=True, text=True)
     assert json.loads(done.stdout)["state"] == "pass", done.stderr
