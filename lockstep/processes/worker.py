@@ -1,9 +1,10 @@
 """The worker's side of the protocol between a worker process and its parent (``lockstep.processes.watched_worker``).
 
 The last word of the worker's command line is its specification, a dataclass as JSON. It reads JSON requests from
-standard input, one per line. It writes JSON events, one per line, to the file descriptor that ``--reply`` names. It
-ends when its input ends. Before each step that may hang or crash, it sends a ``stage`` event, so that the parent knows
-which step was running. Output of kernels and compilers goes to the parent's log.
+standard input, one per line; for the code that it runs, standard input is empty. It writes JSON events, one per line,
+to the file descriptor that ``--reply`` names. It ends when its requests end. Before each step that may hang or crash,
+it sends a ``stage`` event, so that the parent knows which step was running. Output of kernels and compilers goes to the
+parent's log.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         end_with_parent()
+        self._requests = os.fdopen(os.dup(0), encoding="utf-8")
+        with Path(os.devnull).open("rb") as nothing:  # code that asks a person would wait, and take a request
+            os.dup2(nothing.fileno(), 0)
         self._reply = os.fdopen(int(sys.argv[2]), "w", buffering=1, encoding="utf-8")  # after "--reply"
 
     def specification(self, kind: type[T]) -> T:
@@ -98,5 +102,5 @@ class WorkerProcess:
         return CONTEXT_LOST
 
     def requests(self) -> Iterator[dict[str, Any]]:
-        """Yield the parent's requests until standard input ends or the parent requests the end."""
-        yield from itertools.takewhile(lambda request: END not in request, map(json.loads, sys.stdin))
+        """Yield the parent's requests until they end or the parent requests the end."""
+        yield from itertools.takewhile(lambda request: END not in request, map(json.loads, self._requests))

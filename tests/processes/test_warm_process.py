@@ -71,6 +71,15 @@ def test_each_worker_starts_anew(start, tmp_path, monkeypatch):
     assert _do(second, "answer = os.fstat(1).st_size") == 0
 
 
+def test_code_that_asks_a_person_gets_no_answer_and_takes_no_request(start):
+    """kornia asks whether to install a library, and waited for hours."""
+    worker, _ = start()
+    asks = ["input()", "os.read(0, 1)[0]", "__import__('subprocess').check_output('read -r it', shell=True)"]
+    for ask in asks:
+        assert _do(worker, f"try: {ask}\nexcept Exception: answer = 'no answer'") == "no answer"
+    assert _do(worker, "answer = 'served'") == "served"
+
+
 def test_variables_that_torch_may_have_read_are_never_stale(start, monkeypatch):
     first, ready = start()
     first.close()
