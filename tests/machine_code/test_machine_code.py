@@ -271,6 +271,31 @@ KINDS = """
         raise RuntimeError("broken\\nand more")
 
 
+    ASKED = []
+
+
+    class Meta(type):
+        def __getattr__(cls, name):
+            ASKED.append(name)
+            raise ImportError("not installed")
+
+
+    class Lazy(metaclass=Meta):
+        def __getattr__(self, name):
+            ASKED.append(name)
+            raise ImportError("not installed")
+
+        def __call__(self):
+            pass
+
+
+    optional = Lazy()
+
+
+    def asks_no_library(x):
+        return x + len(ASKED)
+
+
     VARIANTS = {
         "plain": plain,
         "tiled": tiled,
@@ -304,6 +329,7 @@ KINDS = """
         "nothing": nothing,
         "dies": dies,
         "raises": raises,
+        "asks_no_library": asks_no_library,
     }
 """
 
@@ -422,6 +448,12 @@ def test_the_trace_is_that_of_a_later_call(codes):
         "aten.sum.default(t2 f32[4]) → t3 f32[]",
         "aten.mul.out(t1 f16[256,256], t3 f32[], out=t0 f16[256,256]) → t0 f16[256,256]",
     )
+
+
+def test_a_library_that_loads_when_it_is_asked_is_not_asked(codes):
+    """kornia's ``LazyLoader`` asks on standard input whether to install what is missing."""
+    assert of(codes, "asks_no_library").unknown == ""
+    assert of(codes, "asks_no_library").host[1] == "aten.add.Tensor(t0 f16[256,256], 0) → t1 f16[256,256]"
 
 
 def test_a_kernel_that_only_the_first_call_launches_is_a_step(codes):

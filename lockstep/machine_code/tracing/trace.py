@@ -17,6 +17,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -268,8 +269,10 @@ def _forget(packages: frozenset[str]) -> None:
     values = [value for module in own_modules for value in vars(module).values()]
     members = [part for value in values if isinstance(value, type) for part in vars(value).values()]
     for value in (*values, *members):
-        if callable(clear := getattr(value, "cache_clear", None)):
-            clear()
+        # Not by ``getattr``: an object that stands for a library may import it, or ask a person to install it.
+        holders = (value, *type(value).__mro__) if isinstance(value, FunctionType) else type(value).__mro__
+        if any("cache_clear" in vars(holder) for holder in holders):
+            value.cache_clear()
 
 
 def _first_line(error: BaseException) -> str:
