@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from lockstep.gpu.triton_assembler import ASSEMBLER, own_assembler
@@ -174,8 +174,15 @@ class Reader(Session):
 
 def _named_variables(texts: Iterable[bytes]) -> str:
     """Return the environment variables that are named in texts, and their values: code may read them."""
-    words = set(re.findall(rb"\w+", b" ".join(texts)))
-    return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if os.fsencode(name) in words)
+    variables = frozenset(os.environb)
+    named = frozenset[bytes]().union(*(_among(variables, text) for text in texts))
+    return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if os.fsencode(name) in named)
+
+
+@lru_cache(maxsize=8192)  # the suites of a package share its files, and are asked for once a target
+def _among(names: frozenset[bytes], text: bytes) -> frozenset[bytes]:
+    """Return the names that are words of a text."""
+    return names.intersection(re.findall(rb"\w+", text))
 
 
 def _identities(codes: Mapping[CaseKey, CaseCode]) -> set[str]:
