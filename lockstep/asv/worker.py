@@ -62,7 +62,7 @@ def main() -> int:
         where_of(host),
         spec.retune,
         spec.stored,
-        tell=lambda text: process.emit("told", text=text),
+        tell=process.tell,
         apart=lambda: measurer.observer.apart(),
     )
     process.emit("ready", host=host)

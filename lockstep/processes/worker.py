@@ -96,6 +96,10 @@ class WorkerProcess:
         """
         self.emit("stage", stage=stage, variant=variant)
 
+    def tell(self, text: str) -> None:
+        """Tell the parent a line for people."""
+        self.emit("told", text=text)
+
     def lost(self, variant: str, reason: str, rule: str = "") -> int:
         """Tell the parent that a variant broke the CUDA context or a rule; return the status to exit with."""
         self.emit("lost", variant=variant, reason=reason, rule=rule)

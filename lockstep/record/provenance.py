@@ -62,27 +62,27 @@ def host_facts() -> dict[str, str]:
     return facts
 
 
-def clocks_of(facts: Mapping[str, str]) -> ClockState:
-    """Return the clock state of the GPU that ``facts`` names.
-
-    If its clocks are locked, the lock is verified under load.
-    """
-    gpu = find_gpu(facts["gpu_uuid"])
-    return clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
-
-
 @dataclass(frozen=True)
 class Host:
     """What records and machine names say about the machine on which a run measures.
 
     Attributes:
-        clock_label: the clock state for people, such as ``locked@1500``.
+        clock_label: the clock state for people, such as ``locked@1500``; "cpu" without a GPU.
         clock_slug: the clock state for machine names, such as ``locked-1500``.
     """
 
     facts: dict[str, str]
     clock_label: str
     clock_slug: str
+
+
+def with_clocks(facts: Mapping[str, str]) -> Host:
+    """Return these facts with the clock state of the machine. A lock of the GPU's clocks is verified under load."""
+    if facts["device"] == "cpu":
+        return Host(dict(facts), "cpu", "cpu")
+    gpu = find_gpu(facts["gpu_uuid"])
+    state = clock_state(gpu) if gpu is not None else ClockState(reason="no NVML")
+    return Host(dict(facts), state.label, state.slug)
 
 
 def ask_host() -> Host:
@@ -156,13 +156,7 @@ def _main() -> None:
         load_torch()
     except ModuleNotFoundError as error:
         sys.exit(str(error))
-    facts = host_facts()
-    if facts["device"] == "cpu":
-        host = Host(facts, "cpu", "cpu")
-    else:
-        state = clocks_of(facts)
-        host = Host(facts, state.label, state.slug)
-    print(json.dumps(asdict(host)))
+    print(json.dumps(asdict(with_clocks(host_facts()))))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def main() -> int:
     load_torch()
     from lockstep.gate.namespaces import Sides
     from lockstep.gate.operators import keep_apart
-    from lockstep.record.provenance import clocks_of, host_facts
+    from lockstep.record.provenance import host_facts, with_clocks
     from lockstep.scripts import own_memory, replace_timers
     from lockstep.scripts.taken_calls import Hook
     from lockstep.timing.device import DeviceLost, open_device
@@ -63,14 +63,13 @@ def main() -> int:
     roots[FIND] = roots[HEAD]
     sides = Sides(plan.packages, {**local, "__main__": Path(plan.sides[HEAD].file).parent}, **roots)
     device, facts = open_device(), host_facts()
-    clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
-    process.emit("ready", host=facts, clock_state=clocks)
+    process.emit("ready", host=facts, clock_state=with_clocks(facts).clock_label)
     hook = Hook()
     replace_timers.install(hook)
     own_memory.install()
     take_back = keep_apart(sides, BASE, FIND)
     choices = Choices(Path(plan.tuned) if plan.tuned else None)
-    tuners = Tuners(choices, device, where_of(facts), tell=lambda text: process.emit("told", text=text))
+    tuners = Tuners(choices, device, where_of(facts), tell=process.tell)
     with tempfile.TemporaryDirectory(prefix="lockstep-script-") as folder:
         os.chdir(folder)  # what the script writes beside itself
         try:

@@ -42,7 +42,7 @@ def main() -> int:
     keep_apart(sides, "base")
     from lockstep.gate.measuring.comparer import Comparer
     from lockstep.gate.measuring.pairing import pace_on
-    from lockstep.record.provenance import clocks_of, host_facts
+    from lockstep.record.provenance import host_facts, with_clocks
     from lockstep.timing.device import open_device
     from lockstep.timing.intervals import t_quantile
     from lockstep.timing.tuners.choices import Choices, where_of
@@ -51,11 +51,8 @@ def main() -> int:
     def stage(doing: str, variant: str, side: str) -> None:
         process.stage(doing, f"{variant}@{side}" if side else variant)
 
-    def say(text: str) -> None:
-        process.emit("told", text=text)
-
     device, facts = open_device(), host_facts()
-    tuners = Tuners(Choices(setup.tuned), device, where_of(facts), setup.retune, tell=say)
+    tuners = Tuners(Choices(setup.tuned), device, where_of(facts), setup.retune, tell=process.tell)
     comparer = Comparer(
         sides,
         device,
@@ -63,7 +60,7 @@ def main() -> int:
         setup.seed,
         stage,
         begin=lambda group: process.emit("group", group=asdict(group)),
-        tell=say,
+        tell=process.tell,
         tuners=tuners,
     )
     imported: dict[str, dict[str, Any]] = {}
@@ -72,8 +69,7 @@ def main() -> int:
             if f"{name}@{side}" not in setup.skip:
                 stage("load", name, side)
                 imported.setdefault(name, {})[side] = asdict(comparer.families.load(suites[name], side))
-    clocks = "cpu" if facts["device"] == "cpu" else clocks_of(facts).label
-    process.emit("ready", host=facts, clock_state=clocks, found=imported)
+    process.emit("ready", host=facts, clock_state=with_clocks(facts).clock_label, found=imported)
     t_quantile(0.99, 3)  # loads scipy while the parent observes
     with tuners.held():
         return _serve(process, comparer, suites)
