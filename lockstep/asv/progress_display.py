@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from asv.console import log
 
 from lockstep.record.console import line_console
+from lockstep.record.counted import counted
 from lockstep.record.model import Record
 
 
@@ -79,7 +80,7 @@ class Progress:
         """Remove the rewritten line, and report the cases of the commit that have no number, by reason."""
         self._clear()
         for reason, count in self._unmeasured.items():
-            self._console.print(f"{count} case{'' if count == 1 else 's'} not measured: {reason}")
+            self._console.print(f"{counted(count, 'case')} not measured: {reason}")
         self._unmeasured.clear()
 
     def _clear(self) -> None:

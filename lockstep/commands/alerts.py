@@ -28,6 +28,7 @@ from lockstep.commands.results_options import open_store
 from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK
 from lockstep.record.console import plain_table, wide_console
+from lockstep.record.counted import counted
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _notify(store: AlertStore, args: argparse.Namespace) -> int:
             f"{VARIABLE} is not set, so nobody is notified. Set it to Apprise addresses; docs/alerts.md has examples"
         )
     log.flush()  # asv ends a line only when the next line begins
-    print(f"{done.sent} message{'' if done.sent == 1 else 's'} sent")
+    print(f"{counted(done.sent, 'message')} sent")
     for line in done.refused:
         log.error(line)
     return BAD_NEWS if done.refused else OK

@@ -18,6 +18,7 @@ from lockstep.commands.verb import Verb
 from lockstep.processes.exit_status import BAD_NEWS, BROKEN, OK, UsageError
 from lockstep.processes.git import Git
 from lockstep.record.console import plain_table, wide_console
+from lockstep.record.counted import counted
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
@@ -176,7 +177,6 @@ def _print(
     else:
         compared = "`lockstep gate --base OLD --head NEW` compares two commits"
         console.print(f"none is known without {RUN} timed commits on either side; {compared}", highlight=False)
-    noun = "change" if len(changes) == 1 else "changes"
     series = sum(
         number
         for (machine, *names), number in now.series.items()
@@ -184,12 +184,10 @@ def _print(
     )
     words = sense_words(all(change.series.timed for change in changes))
     senses = Counter(change.sense for change in changes)
-    counted = ", ".join(
-        f"{senses[sense]} {word}" for sense, word in words.items() if senses[sense] or sense != "changed"
-    )
+    parts = ", ".join(f"{senses[sense]} {word}" for sense, word in words.items() if senses[sense] or sense != "changed")
     unconfirmed = sum(not change.confirmed for change in changes)
-    counted += f"; {unconfirmed} of them unconfirmed" if unconfirmed else ""
-    console.print(f"{len(changes)} {noun} in {series} series: {counted}", highlight=False)
+    parts += f"; {unconfirmed} of them unconfirmed" if unconfirmed else ""
+    console.print(f"{counted(len(changes), 'change')} in {series} series: {parts}", highlight=False)
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)

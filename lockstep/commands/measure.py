@@ -29,6 +29,7 @@ from lockstep.gpu.nvml import find_gpu
 from lockstep.processes.exit_status import BROKEN, INTERRUPTED, UsageError
 from lockstep.processes.sigterm import sigterm_interrupts
 from lockstep.record.console import line_console, wide_console
+from lockstep.record.counted import counted
 from lockstep.record.file import newest_harness
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Record
@@ -102,7 +103,7 @@ class Measure(Verb, Command):  # type: ignore[misc]  # asv has no types
         for warning in changed_texts(suites, newest_harness(Path(conf.results_dir))):
             errors.print(warning)
         started, planned = time.monotonic(), _planned(suites, args, "cpu" if find_gpu() is None else "cuda")
-        cases = f"{len(planned)} case{'' if len(planned) == 1 else 's'}"
+        cases = counted(len(planned), "case")
         packages = ", ".join(workspace.packages)
         errors.print(f"measuring {cases} of {', '.join(args.families) or 'all suites'}: importing {packages}")
         told: list[str] = []

@@ -18,6 +18,7 @@ from lockstep.processes.cache_folder import cache_folder
 from lockstep.processes.exit_status import BROKEN, UsageError
 from lockstep.processes.toolchain.release import Release, release_of, two_releases
 from lockstep.record.console import line_console, wide_console
+from lockstep.record.counted import counted
 from lockstep.record.json_output import print_json
 from lockstep.record.model import Record
 from lockstep.record.printed_table import CPU_NOTE, reasons, records_table
@@ -117,7 +118,7 @@ def run_script(args: argparse.Namespace) -> int:
     shown = "`lockstep publish` and `lockstep dashboard` show them"
     if not settings:
         shown = "`lockstep dashboard` shows them; `lockstep publish` needs an asv.conf.json"
-    say(f"{recorded} {'commit' if recorded == 1 else 'commits'} recorded in {folder}; {shown}")
+    say(f"{counted(recorded, 'commit')} recorded in {folder}; {shown}")
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from lockstep.asv.fresh_runs import middles
 from lockstep.fleet.shard import Shard
 from lockstep.processes.exit_status import UsageError
+from lockstep.record.counted import counted
 from lockstep.record.model import Provenance, Record
 
 #: Suite and label of a case.
@@ -219,9 +220,8 @@ def _wanted(commits: Sequence[str], known: Known) -> Iterator[tuple[str, frozens
                 if commit in places:
                     yield commit, cases, f"repeat, the detector is unsure: {doubt.text}", True
     for stretch in _stretches([commit for commit in commits if commit not in yielded], places, open_cases):
-        size = "1 commit" if len(stretch) == 1 else f"{len(stretch)} commits"
         for commit in middles(stretch):
-            yield commit, open_cases[commit], f"gap of {size}", False
+            yield commit, open_cases[commit], f"gap of {counted(len(stretch), 'commit')}", False
 
 
 def _bridges(known: Known) -> dict[str, set[CaseName]]:

@@ -23,6 +23,7 @@ from lockstep.gate.worker_client import Setup
 from lockstep.gpu.nvml import NoGpu, Refused, all_gpus, find_gpu
 from lockstep.gpu.nvml import Target as ClockTarget
 from lockstep.processes.watched_worker import WorkerDied
+from lockstep.record.counted import counted
 from lockstep.suite.changed_text import changed_texts
 from lockstep.suite.selection import expect_variants
 
@@ -37,7 +38,7 @@ def run(request: Request, say: Callable[[str], None]) -> Report:
     requested variant.
     """
     started = time.monotonic()
-    suites = f"{len(request.suites)} suite{'s' * (len(request.suites) != 1)}"
+    suites = counted(len(request.suites), "suite")
     say(f"comparing base {request.base} with head {request.head} by {suites}, in {request.budget_s:g} s")
     with contextlib.ExitStack() as folders:
         base, head = (

@@ -9,6 +9,7 @@ from typing import Literal
 from lockstep.alerts.database.alert_row import Tracked
 from lockstep.alerts.story import tell
 from lockstep.alerts.text import headline, status
+from lockstep.record.counted import counted
 
 Severity = Literal["warning", "info"]
 
@@ -38,5 +39,4 @@ def alert_message(alert: Tracked, site: str = "") -> Message:
 def digest_message(open_alerts: Sequence[Tracked], site: str = "") -> Message:
     """Return one message about all open alerts."""
     rows = [f"- {status(alert)}: {headline(alert.alert)} {link(alert, site)}".rstrip() for alert in open_alerts]
-    noun = "open alert" if len(rows) == 1 else "open alerts"
-    return Message(f"Lockstep: {len(rows)} {noun}", "\n".join(rows))
+    return Message(f"Lockstep: {counted(len(rows), 'open alert')}", "\n".join(rows))

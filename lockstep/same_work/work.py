@@ -16,6 +16,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from lockstep.record.counted import counted
+
 #: Facts that say most about a kernel: they are told in this order, before all others.
 _TELLING = ("grid", "block", "registers", "local memory", "shared memory")
 
@@ -331,7 +333,7 @@ def difference(base: Work, head: Work) -> str:
             told = [found[name] for name in _TELLING if name in found] or list(found.values())[:1]
             return f"{after.label}: {', '.join(told)}"
     if len(base) != len(head):
-        return f"{_count(base)} → {_count(head)}"
+        return f"{counted(len(base), 'node')} → {counted(len(head), 'node')}"
     return "" if base == head else "the graphs differ"
 
 
@@ -371,7 +373,3 @@ def _text(part: object) -> str:
     if isinstance(part, tuple):
         return "×".join(map(_text, part))
     return str(int.from_bytes(part, "little")) if isinstance(part, bytes) else str(part)
-
-
-def _count(work: Work) -> str:
-    return f"{len(work)} node{'' if len(work) == 1 else 's'}"

@@ -8,6 +8,7 @@ from rich.text import Text
 from lockstep.gate.report.report import Report, headline
 from lockstep.gate.report.rows import COLUMNS, line, remarks, rows, same
 from lockstep.record.console import plain_table
+from lockstep.record.counted import counted
 
 _STYLES = {"failed": "red", "slower": "red", "unsure": "yellow", "faster": "green"}
 
@@ -31,7 +32,7 @@ def show(report: Report, console: Console, *, plain: bool = False) -> None:
         console.print(table)
     for suite, count, unchanged in same(report):
         note = f", {unchanged} of them unchanged" if unchanged else ""
-        console.print(f"    same  {suite}: {count} case{'' if count == 1 else 's'}{note}")
+        console.print(f"    same  {suite}: {counted(count, 'case')}{note}")
     for remark in remarks(report):
         console.print(remark, soft_wrap=True)
     console.print(Text(headline(report), style="bold"), soft_wrap=True)

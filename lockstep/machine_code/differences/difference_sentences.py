@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode
 from lockstep.record.configurations import without_shared
+from lockstep.record.counted import counted
 
 Pair = tuple[KernelCode | None, KernelCode | None]
 
@@ -233,7 +234,7 @@ def _changed_arguments(old: str, new: str) -> list[str]:
         if old_argument != new_argument
     ]
     further = len(changed) - _NAMED
-    return changed[:_NAMED] + ([f"{further} more argument{'s' * (further > 1)}"] if further > 0 else [])
+    return changed[:_NAMED] + ([counted(further, "more argument")] if further > 0 else [])
 
 
 def _arguments(text: str) -> list[str]:

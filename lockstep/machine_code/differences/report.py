@@ -15,6 +15,7 @@ from lockstep.machine_code.differences.difference_sentences import KINDS, VERDIC
 from lockstep.machine_code.exact_quantities import QuantityChange, quantity_ranges, why_unknown
 from lockstep.machine_code.model import CaseCode, CaseKey, KernelCode, Obstacle
 from lockstep.record.console import plain_table
+from lockstep.record.counted import counted
 
 T = TypeVar("T")
 
@@ -205,8 +206,7 @@ def _change_lines(group: Sequence[CodeChange]) -> Iterator[str]:
         yield f"      {used_by(change.cases)}"
     unshown = [key for change in group if change not in shown for key in change.cases]
     if unshown:
-        count = len(group) - len(shown)
-        yield f"      and in {count} more way{'s' * (count > 1)}: {used_by(unshown)}"
+        yield f"      and in {counted(len(group) - len(shown), 'more way')}: {used_by(unshown)}"
 
 
 def _severity(change: CodeChange) -> tuple[int, int]:
