@@ -273,11 +273,19 @@ def test_a_pass_with_undecided_cases_has_a_sign_of_its_own():
     assert to_markdown(report(verdict("same"), verdict("unsure", case="M=1"))).startswith("### 🟡 Nothing slower")
 
 
-def test_a_command_that_holds_markup_is_no_code():
-    text = to_markdown(report(verdict("slower", 0.02, variant="`x` <b>")))
-    [line] = [line for line in text.splitlines() if "repeat the worst case" in line]
-    assert "<b>" not in line
-    assert not re.search(r"(?<!\\)`", line)
+@pytest.mark.parametrize("name", ["triton #2", "`x` <b>", "@all ``", "a|b https://e.vil"])
+def test_a_command_is_code_that_can_be_copied_whatever_it_holds(name):
+    told = report(verdict("slower", 0.02, variant=name))
+    commands = [one.partition(": ")[2] for one in remarks(told) if "lockstep " in one]
+    assert len(commands) == 2
+    for one in commands:
+        [line] = [line for line in to_markdown(told).splitlines() if one in line]
+        purpose, code = line.split(": ", 1)
+        assert "`" not in purpose
+        fence = re.match("`+", code)[0]
+        assert code.endswith(fence)
+        assert code[len(fence) : -len(fence)].strip() == one
+        assert fence not in one
 
 
 def test_escaping_changes_nothing_that_is_seen():

@@ -235,8 +235,9 @@ def test_words_of_the_change_are_shown_as_words(github, job, harm):
     (told,) = github.comments
     body = told["body"].removeprefix(MARKER)
     assert "everyone" in body
+    # GitHub takes nothing in a code span for markup.
+    body = re.sub(r"(?<=: )(`+)(?!`)[^\n]*(?<!`)\1(?=\n)", "", body)
     assert "@everyone" not in body
-    body = re.sub(r"(?<=repeat the worst case: )`([^`]*)`", r"\1", body)
     assert not re.search(r"(?<!\\)`|<img|(?<!\\)\]\(https://e|https://e|www\.e|\u202e|#1|<!--", body)
     # What ends the table early, or a line that is a command, starts a line.
     assert "\n::error" not in body

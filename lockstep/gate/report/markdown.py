@@ -7,7 +7,7 @@ import re
 from urllib.parse import quote
 
 from lockstep.gate.report.report import Report, headline
-from lockstep.gate.report.rows import AGAIN, COLUMNS, remarks, rows, same, usual_meanings
+from lockstep.gate.report.rows import COLUMNS, remarks, rows, same, usual_meanings
 
 #: Environment variable with the address of the pages, as for messages about alerts.
 PAGES = "LOCKSTEP_URL"
@@ -17,6 +17,9 @@ MOST_ROWS = 100
 
 #: Maximum characters of a cell, and of a remark. A remark may hold a command, which must not be cut.
 MOST_TEXT, MOST_REMARK = 300, 1000
+
+#: A remark that ends with a command: its purpose, and the command.
+_COMMAND = re.compile(r"(to [\w ,]+: )(lockstep .+)")
 
 #: The sign of a pass in which some cases have no verdict.
 _UNDECIDED = "🟡"
@@ -48,11 +51,15 @@ def to_markdown(report: Report) -> str:
 
 
 def _remark(text: str) -> str:
-    """Return a remark; a command whose text Markdown would only decorate as code, so that it can be copied."""
-    command = text.removeprefix(AGAIN)
-    if command != text and "`" not in command and escape(command, MOST_REMARK).replace("\\", "") == command:
-        return f"{AGAIN}`{command}`"
-    return escape(text, MOST_REMARK)
+    """Return a remark; its command becomes a code span, which keeps every character, so that it can be copied."""
+    found = _COMMAND.fullmatch(" ".join(text.split()))
+    if found is None or len(text) > MOST_REMARK:
+        return escape(text, MOST_REMARK)
+    purpose, command = found.groups()
+    # The fence is longer than any in the command, so that the command cannot end the span.
+    fence = "`" * (1 + max(map(len, re.findall("`+", command)), default=0))
+    space = " " if "`" in (command[0], command[-1]) else ""
+    return f"{purpose}{fence}{space}{command}{space}{fence}"
 
 
 def pages_link(address: str) -> str:

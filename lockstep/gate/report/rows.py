@@ -125,8 +125,7 @@ def without_gpu(report: Report) -> str:
     """Return the command that can judge changed cases which this machine cannot run; "" if there are none."""
     if not report.unrun or report.regressions:
         return ""
-    compared = f"lockstep code diff {_versions(report)} --worse"
-    return f"without a GPU, `{compared}` says what the compiler makes of the changed kernels"
+    return f"to see what the compiler makes of them, without a GPU: lockstep code diff {_versions(report)} --worse"
 
 
 def of_a_slowdown(report: Report) -> list[str]:
