@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,25 +38,28 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options of the verb to its parser."""
-        parser.add_argument("path", type=Path, metavar="PATH", help="a script, or a folder of scripts")
+        parser.add_argument("path", metavar="PATH", help="a script, 'FILE ARGUMENTS', or a folder of scripts")
         parser.add_argument("--package", action="append", default=[], metavar="NAME", help="package under test")
         parser.set_defaults(quick=False)
 
     @classmethod
     def run_from_args(cls, args: argparse.Namespace) -> int:
         """Write a module for each script; print what was left out, and the next command."""
-        files = sorted(args.path.glob("*.py")) if args.path.is_dir() else [args.path]
+        path = Path(args.path)
+        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        scripts = [shlex.quote(str(file)) for file in files] if path.exists() else [args.path]
         console, errors, written = line_console(), line_console(stderr=True), []
         with sigterm_interrupts():
-            for file in files:
-                args.script = f"'{file}'"
+            for script in scripts:
+                args.script = script
                 project, plan = project_of(args)
+                name = project.file.stem
                 found = next((path for path in [args.config, *CONFIGS] if path and Path(path).is_file()), None)
                 settings = Path(found).absolute() if found else project.top / "asv.conf.json"
                 named = Config.load(str(settings)).benchmark_dir if settings.is_file() else FOLDER
-                target = settings.parent / named / f"{file.stem}.py"
+                target = settings.parent / named / f"{name}.py"
                 if target.exists():
-                    raise UsageError(f"{target} exists: delete or rename it, then adopt {file} again")
+                    raise UsageError(f"{target} exists: delete or rename it, then adopt {script} again")
                 if not (text := _text(project, replace(plan, adopt=True), errors)):
                     continue
                 if not settings.is_file():
@@ -63,8 +67,8 @@ class Adopt(Verb, Command):  # type: ignore[misc]  # asv has no types
                 target.parent.mkdir(exist_ok=True, parents=True)
                 (target.parent / "__init__.py").touch()
                 target.write_text(text, encoding="utf-8")
-                written.append(file.stem)
-                console.print(f"{target} is written. Measure it in {settings.parent}: lockstep measure {file.stem}")
+                written.append(name)
+                console.print(f"{target} is written. Measure it in {settings.parent}: lockstep measure {name}")
         return 0 if written else BROKEN
 
 

@@ -194,3 +194,14 @@ def test_a_configuration_of_transformers_is_written_by_what_differs():
     source = source_of(lambda: [config.size], ())
     assert source.body == f"from {__name__} import Config\nreturn [Config(size=3).size]"
     assert source.result("cpu")[1] == [3]
+
+
+def test_a_script_is_adopted_with_its_arguments(folder):
+    script = folder / "benchmarks/bench_norm.py"
+    text = script.read_text()
+    assert "x_vals=" in text
+    script.write_text(
+        "import sys\n\nSIZES = [int(word) for word in sys.argv[1:]]\n" + re.sub(r"x_vals=\[.*?\]", "x_vals=SIZES", text)
+    )
+    assert run_verb("adopt", "benchmarks/bench_norm.py 24") == 0
+    assert "Case(M=24" in (folder / "lockstep_suites/bench_norm.py").read_text()
