@@ -100,6 +100,8 @@ class Gate(Verb, Command):  # type: ignore[misc]  # asv has no types
         parser.add_argument("--seed", type=int, help="seed of buffers, order and the A/A control (default: random)")
         add_retune_option(parser)
         add_script_option(parser)
+        words = "with --script: variable whose contents after a call are no result, a workspace for example"
+        add_repeatable(parser, "--scratch", "NAME", words)
         parser.add_argument("--quick", "-q", action="store_true", help="measure briefly, only to find errors")
         add_json_file_option(parser, "write the report to FILE; docs/gate.md describes it")
         parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the report to FILE as Markdown")

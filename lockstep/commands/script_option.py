@@ -143,6 +143,7 @@ def asked_of(args: argparse.Namespace, releases: Sequence[Release] = ()) -> Aske
         measure_all=args.ignore_fingerprints,
         cases=tuple(args.case),
         variants=tuple(args.variant),
+        scratch=tuple(args.scratch),
     )
     return Asked(project, args.base, args.head, plan, args.require_gpu, args.require_locked, apart)
 

@@ -17,10 +17,11 @@ from lockstep.gate.sequential_decision import MOST_SAME, Test
 from lockstep.same_work.observe import observe
 from lockstep.same_work.read_graph import TritonCode
 from lockstep.scripts.closure_arms import NO_FAMILY, ClosureBuffers, Namespace, arms_of, collected
-from lockstep.scripts.compare_outputs import first_output, too_slow, wrong_output
+from lockstep.scripts.closure_state import ClosureState, differing
+from lockstep.scripts.compare_outputs import Output, compared, output_of, too_slow
 from lockstep.scripts.judge_call import judged, refused
 from lockstep.scripts.plan import Plan
-from lockstep.scripts.shared_buffers import same_inputs, share
+from lockstep.scripts.shared_buffers import share
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
@@ -73,28 +74,35 @@ class CallComparer(Instruments):
 
     def _compared(self, key: SeriesKey, base: TimedCall, head: TimedCall, seconds: float) -> Verdict:
         calls = {BASE: base, HEAD: head}
-        outputs: dict[str, list[torch.Tensor]] = {}
+        states = {side: ClosureState.of(call.function) for side, call in calls.items()}  # before a call changes them
+        unequal = differing(*(state.digests for state in states.values()))
+        outputs: dict[str, Output] = {}
         errors: dict[str, str] = {}
-        alike = same_inputs(base.function, head.function)  # before a call that changes them
         slow = ""
         for side, call in calls.items():
             self.stage("check", side)
             began = time.monotonic()
             try:
-                outputs[side] = first_output(call, self.namespaces[side])
+                outputs[side] = output_of(call, self.namespaces[side], states[side])
                 slow = slow or too_slow(call, self.namespaces[side], time.monotonic() - began)
             except Exception as error:
                 self._require_healthy(side, error)
                 errors[side] = brief(error)
+            # What differed before, such as memory without values, stays as the call left it: then both may be equal.
+            states[side].restore(but=unequal)
         if errors:
             return refused(key, errors)
+        found = compared(outputs[BASE], outputs[HEAD], states[HEAD], self.plan.scratch)
 
         def changes() -> bool:
-            return bool(wrong_output(outputs[BASE], first_output(base, self.namespaces[BASE])))
+            again = output_of(base, self.namespaces[BASE], states[BASE])
+            states[BASE].restore(but=unequal)
+            return bool(compared(outputs[BASE], again, states[BASE], self.plan.scratch).wrong)
 
-        wrong = wrong_output(outputs[BASE], outputs[HEAD])
-        verdict, note = judged(key, bool(outputs[BASE] or outputs[HEAD]), wrong, alike, changes)
+        other_inputs = not unequal <= outputs[BASE].changed.keys()
+        verdict, note = judged(key, found.given, found.wrong, other_inputs, changes)
         outputs.clear()
+        states.clear()
         if verdict is not None:
             return verdict
         if slow:

@@ -1,16 +1,20 @@
-"""Call base and head once each, and compare what the closures return. Base's output is the reference."""
+"""Call base and head once each from equal state, and compare what the calls gave. Base's output is the reference.
+
+A call gives the tensors that it returns, and those of the script's variables that it changes.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lockstep.scripts.closure_arms import Namespace
-from lockstep.scripts.shared_buffers import digest_of_inputs
+from lockstep.scripts.closure_state import ClosureState, differing, is_variable
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.checks.accuracy import accuracy_of
@@ -25,18 +29,49 @@ MOST_CALL_S = 4.0
 _SEED = 11
 
 
-def first_output(call: TimedCall, namespace: Namespace) -> list[torch.Tensor]:
-    """Call a closure once, which compiles and tunes; return copies of its tensors. Its errors are passed on."""
+@dataclass(frozen=True)
+class Output:
+    """What one call gave.
+
+    Attributes:
+        inputs: a digest of each tensor of the closure before the call, by path.
+        returned: copies of the returned tensors.
+        places: for each of them its path if it is a tensor of the closure, else "".
+        changed: the variables of the script, and returned tensors of the closure, that the call changed: the values
+            after it, and where it changed them.
+    """
+
+    inputs: Mapping[str, str]
+    returned: Sequence[torch.Tensor]
+    places: Sequence[str]
+    changed: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+
+
+def first_output(call: TimedCall, namespace: Namespace) -> Any:
+    """Call a closure once, which compiles and tunes; return what it returns. Its errors are passed on."""
     torch.manual_seed(_SEED)
     with namespace(), call.state.entered():
         call.drop_gradients()
         result = call()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        try:
-            return [tensor.detach().clone() for tensor in tensors_of(result)]
-        finally:
-            call.drop_gradients()
+        return result
+
+
+def output_of(call: TimedCall, namespace: Namespace, state: ClosureState) -> Output:
+    """Call a closure once, and return what the call gave. Its errors are passed on.
+
+    ``state``: the closure's state before. The caller puts it back.
+    """
+    returned = tensors_of(first_output(call, namespace))
+    try:
+        own = {(tensor.data_ptr(), tensor.shape, tensor.dtype): path for path, tensor in state.tensors.items()}
+        places = [own.get((tensor.data_ptr(), tensor.shape, tensor.dtype), "") for tensor in returned]
+        masks = {path: mask for path, mask in state.changed().items() if is_variable(path) or path in places}
+        changed = {path: (state.tensors[path].detach().clone(), mask) for path, mask in masks.items()}
+        return Output(state.digests, [tensor.detach().clone() for tensor in returned], places, changed)
+    finally:
+        call.drop_gradients()
 
 
 def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:
@@ -54,38 +89,112 @@ def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:
     return f"one call takes {seconds:.0f} s, and a number takes dozens of calls: choose a smaller case"
 
 
-def compare_with_file(call: TimedCall, namespace: Namespace, file: Path) -> dict[str, Any]:
-    """Call a closure once, and compare its outputs with those in a file; if there is none, write them.
+@dataclass(frozen=True)
+class Compared:
+    """A call's output beside base's.
+
+    Attributes:
+        given: whether one of the calls gave anything to compare.
+        wrong: what is wrong with the output if base's is right; "" if nothing is.
+        differing: paths whose tensors differed before the calls.
+        error: why the call failed; "" if it did not.
+    """
+
+    given: bool = False
+    wrong: str = ""
+    differing: tuple[str, ...] = ()
+    error: str = ""
+
+
+def compared(base: Output, head: Output, state: ClosureState, scratch: Collection[str] = ()) -> Compared:
+    """Compare two outputs.
+
+    Args:
+        state: the closure's state before the call that gave ``head``.
+        scratch: names of variables whose contents are no result.
+    """
+    unequal = differing(base.inputs, head.inputs)
+    wrong = _wrong_returns(base, head)
+    for path in sorted({*base.changed, *head.changed}):
+        name, before = path[1:].replace("@", ""), state.before.get(path)
+        if wrong or before is None or name in scratch or (path in unequal and path not in base.changed):
+            continue
+        unchanged = before, torch.zeros_like(before, dtype=torch.bool)
+        (expected, by_base), (output, by_head) = (of.changed.get(path, unchanged) for of in (base, head))
+        if expected.shape != output.shape or expected.dtype != output.dtype:
+            continue  # the versions have other variables
+        # What neither call wrote is no result: an output may be longer than what is written to it.
+        either = by_base | by_head
+        found = _wrong(f"`{name}` after the call", _only(expected, either), _only(output, either), expected.dtype)
+        wrong = f"{found}; if it is no result: --scratch {name}" if found else ""
+    given = any((base.returned, base.changed, head.returned, head.changed))
+    return Compared(given, wrong, tuple(sorted(unequal)))
+
+
+def _wrong_returns(base: Output, head: Output) -> str:
+    """Return what is wrong with what head returned; a tensor of the closure is compared where it was changed."""
+    if len(base.returned) != len(head.returned):
+        return f"returned {len(head.returned)} tensors, base returned {len(base.returned)}"
+    for number, (expected, output) in enumerate(zip(base.returned, head.returned, strict=True)):
+        apart = not base.places[number] or base.places[number] != head.places[number]
+        if apart and (wrong := _wrong_tensor(number, expected, output)):
+            return wrong
+    return ""
+
+
+def compare_with_file(
+    call: TimedCall, namespace: Namespace, file: Path, keep: Collection[str] = (), scratch: Collection[str] = ()
+) -> dict[str, Any]:
+    """Call a closure once, and compare its output with that in a file; if there is none, write it.
+
+    Args:
+        keep: paths of tensors that hold what an earlier call left in them: the closure is called once before.
 
     Returns:
-        ``count`` of tensors, what is ``wrong`` or "", a digest of the ``inputs``, and the ``error`` of the closure or
-        "".
+        The fields of ``Compared``, and ``changed``: the paths that the call changed.
     """
-    inputs = digest_of_inputs(call.function)  # before a call that changes them
+    state = ClosureState.of(call.function)
     try:
-        outputs = first_output(call, namespace)
+        if keep:
+            first_output(call, namespace)
+            state.restore(but=keep)
+        output = output_of(call, namespace, state)
     except Exception as error:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # raises again where the context is broken, which ends this process
-        return {"count": 0, "wrong": "", "inputs": inputs, "error": brief(error)}
-    wrong = ""
+        return {**asdict(Compared(error=brief(error))), "changed": []}
+    finally:
+        state.restore()
     if file.exists():
-        wrong = wrong_output(torch.load(file), outputs)
+        base = Output(**torch.load(file, weights_only=True))
     else:
-        torch.save(outputs, file)
-    return {"count": len(outputs), "wrong": wrong, "inputs": inputs, "error": ""}
+        base = output
+        torch.save(vars(base), file)
+    return {**asdict(compared(base, output, state, scratch)), "changed": sorted(output.changed)}
 
 
 def wrong_output(base: Sequence[torch.Tensor], head: Sequence[torch.Tensor]) -> str:
-    """Return what is wrong with head's output if base's is right; "" if nothing is."""
-    if len(base) != len(head):
-        return f"returned {len(head)} tensors, base returned {len(base)}"
-    for number, (expected, output) in enumerate(zip(base, head, strict=True)):
-        if expected.shape != output.shape:
-            return f"output {number} has shape {list(output.shape)}, base's has {list(expected.shape)}"
-        if expected.dtype == output.dtype and torch.equal(expected, output):
-            continue
-        tolerance = default_tolerance(expected.dtype, [expected.dtype]) if is_float(expected.dtype) else 0.0
-        if found := refusal(accuracy_of(output, expected), expected.shape, tolerance):
-            return f"output {number} {found} (base's output is the reference)"
-    return ""
+    """Return what is wrong with the tensors that head returned if base's are right; "" if nothing is."""
+    nowhere = [""] * len(base), [""] * len(head)
+    return _wrong_returns(Output({}, base, nowhere[0], {}), Output({}, head, nowhere[1], {}))
+
+
+def _wrong_tensor(number: int, expected: torch.Tensor, output: torch.Tensor) -> str:
+    if expected.shape != output.shape:
+        return f"output {number} has shape {list(output.shape)}, base's has {list(expected.shape)}"
+    if expected.dtype == output.dtype and torch.equal(expected, output):
+        return ""
+    return _wrong(f"output {number}", expected, output, expected.dtype)
+
+
+def _wrong(name: str, expected: torch.Tensor, output: torch.Tensor, dtype: torch.dtype) -> str:
+    tolerance = default_tolerance(dtype, [dtype]) if is_float(dtype) else 0.0
+    found = refusal(accuracy_of(output, expected), expected.shape, tolerance)
+    return f"{name} {found} (base's output is the reference)" if found else ""
+
+
+def _only(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the values where the mask is true, else zeros; small floats as float32, which torch can select."""
+    if values.is_floating_point() and values.dtype != torch.float64:
+        values = values.float()
+    return torch.where(mask, values, torch.zeros_like(values))

@@ -18,22 +18,22 @@ def refused(key: SeriesKey, errors: Mapping[str, str]) -> Verdict:
 
 
 def judged(
-    key: SeriesKey, compared: bool, wrong: str, same_inputs: bool, changes: Callable[[], bool]
+    key: SeriesKey, given: bool, wrong: str, other_inputs: bool, changes: Callable[[], bool]
 ) -> tuple[Verdict | None, str]:
     """Return the verdict on a wrong output of head, or ``None``, and what a reader of a right one must know, or "".
 
     Args:
-        compared: whether a call returned tensors.
+        given: whether a call returned tensors or changed the script's.
         wrong: what is wrong with head's output if base's is right; "" if nothing is.
-        same_inputs: whether base and head were called with the same values; otherwise the outputs say nothing.
-        changes: calls base once more, and says whether its output changes from call to call.
+        other_inputs: whether head was called with a tensor of other values than base, which base does not write.
+        changes: calls base once more from equal state, and says whether its output changes from call to call.
     """
-    if not compared:
-        return None, "results not checked: the timed call returns nothing"
+    if not given:
+        return None, "results not checked: the timed call returns no tensor and changes none of the script"
     if not wrong:
         return None, ""
-    if not same_inputs:
-        return None, "base and head drew other inputs, so the outputs were not compared"
+    if other_inputs:
+        return None, "results not compared: base and head drew other inputs"
     if changes():
-        return None, "its output changes from call to call, so it was not compared"
+        return None, "results not compared: base's own output changes from call to call"
     return Verdict(key, "failed", f"wrong: {wrong}"), ""

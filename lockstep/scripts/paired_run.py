@@ -208,10 +208,11 @@ class PairedRun:
         base, head = outputs[BASE], outputs[HEAD]
 
         def changes() -> bool:
-            return bool(pair.ask(BASE, "output", output=str(file))["wrong"])
+            return bool(pair.ask(BASE, "output", output=str(file), keep=head["differing"])["wrong"])
 
-        compared, same_inputs = bool(base["count"] or head["count"]), base["inputs"] == head["inputs"]
-        verdict, self._notes[label] = judged(self.plan.key(label), compared, head["wrong"], same_inputs, changes)
+        other_inputs = not {*head["differing"]} <= {*base["changed"]}
+        key = self.plan.key(label)
+        verdict, self._notes[label] = judged(key, head["given"], head["wrong"], other_inputs, changes)
         return verdict
 
     def _refused(self, label: Label, errors: Mapping[str, str]) -> Verdict:

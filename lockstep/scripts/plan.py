@@ -52,6 +52,7 @@ class Plan:
         least_s: least seconds for a call.
         only_find: whether the script's calls are only listed.
         cases, variants: globs of the calls to take; empty for all.
+        scratch: names of variables of the script whose contents after a call are no result.
         version: benchmark version of records.
         tuned: file of the choices of tuners; "" to hold choices for this run only.
         served: whether the worker waits at each call for requests (``lockstep.scripts.paired_run``).
@@ -73,6 +74,7 @@ class Plan:
     only_find: bool = False
     cases: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
     version: str = ""
     tuned: str = ""
     adopt: bool = False

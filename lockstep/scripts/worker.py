@@ -223,7 +223,8 @@ class _Session:
                     break
                 self.process.stage("check" if "output" in request else "time", str(number))
                 if "output" in request:
-                    output = compare_with_file(call, measurer.namespace, Path(request["output"]))
+                    file, keep = Path(request["output"]), request.get("keep", ())
+                    output = compare_with_file(call, measurer.namespace, file, keep, self.plan.scratch)
                     self.process.emit("output", **output)
                 else:
                     record = measurer.measure(self.plan.suite, call, 1)

@@ -823,6 +823,99 @@ def test_inputs_that_one_version_draws_otherwise_accuse_nobody(project):
     assert any("drew other inputs" in verdict.reason for verdict in report.cases)
 
 
+#: Calls as decode steps and ``out=`` closures make them, and base's package.
+IN_PLACE = """
+    import torch
+    import tiny_kernels as tiny
+    from triton.testing import do_bench
+
+    def bench(name, *tensors):
+        return do_bench(lambda: getattr(tiny, name)(*tensors))
+
+    x, state = torch.randn(8, 16), torch.zeros(8, 16)
+    for name in ("step", "drop"):
+        bench(name, x, state)
+    for name in ("fill", "silent", "head"):
+        bench(name, x, torch.empty(10, 16).fill_(0.5 if tiny.HEAD else torch.nan))
+    bench("tile", x, torch.empty(64).fill_(tiny.HEAD))
+    bench("rescale", x.clone())
+    bench("noise", x)
+    bench("packed", x, torch.tensor(3.0 + tiny.HEAD))
+"""
+BASE_IN_PLACE = """
+    import time
+
+    import torch
+
+    HEAD = 0
+
+    def step(x, state):
+        state += x
+        return state * 2
+
+    def drop(x, state):
+        state.mul_(0.5).add_(x)
+        return x + 1
+
+    def fill(x, out):
+        out[:8] = x * 2
+        return out
+
+    def silent(x, out):
+        out[:8] = x * 2
+
+    def head(x, out):
+        out[:8] = x * 2
+        return out[:8]
+
+    def noise(x):
+        return torch.full((3,), float(time.perf_counter_ns() % 1000003))
+
+    def tile(x, scratch):
+        scratch[:16] = x[0]
+        return scratch[:16].sum() + x
+
+    def rescale(x):
+        return x.mul_(1.5)
+
+    def packed(x, weight):
+        return x * (weight - HEAD)
+"""
+WRONG_IN_PLACE = {
+    "step": ("return state * 2", "return state * 2.1"),
+    "drop": (".add_(x)", ""),
+    "fill": ("out[:8] = x * 2\n        return out\n", "out[:8] = x * 2.1\n        return out\n"),
+    "silent": ("def silent(x, out):\n        out[:8] = x * 2", "def silent(x, out):\n        out[:7] = x[:7] * 2"),
+    "head": ("return out[:8]", "return out[:8] + 1"),
+    "tile": ("scratch[:16] = x[0]", "scratch[:16] = x[1]"),
+    "rescale": ("x.mul_(1.5)", "x.mul_(1.6)"),
+}
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("wrong", [True, False])
+def test_what_a_call_writes_is_compared_from_equal_state(project, wrong, apart):
+    folder = project({"tiny_kernels/__init__": BASE_IN_PLACE, "bench": IN_PLACE})
+    text = textwrap.dedent(BASE_IN_PLACE).replace("HEAD = 0", "HEAD = 1")
+    for old, new in WRONG_IN_PLACE.values() if wrong else ():
+        old, new = (part.replace("\n    ", "\n") for part in (old, new))
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / "tiny_kernels/__init__.py").write_text(text)
+    report = gated(folder, "bench.py", budget_s=90, apart=apart)
+    told = {case.key.case.partition(",")[0].removeprefix("name="): case for case in report.cases}
+    failed = {name for name, case in told.items() if case.outcome == "failed"}
+    assert failed == ({*WRONG_IN_PLACE} if wrong else set()), {name: case.reason for name, case in told.items()}
+    assert "results not compared: base's own output changes" in told["noise"].reason
+    if wrong:
+        assert "wrong: `tensors.item1` after the call is off by 1 of its norm" in told["drop"].reason
+        assert told["silent"].reason.endswith("if it is no result: --scratch tensors.item1")
+        without = gated(
+            folder, "bench.py", budget_s=90, apart=apart, cases=("name=silent",), scratch=("tensors.item1",)
+        )
+        assert "failed" not in [case.outcome for case in without.cases]
+
+
 def test_two_versions_that_one_process_cannot_hold_get_a_process_each(project):
     once = """
         import builtins
