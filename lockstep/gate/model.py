@@ -54,6 +54,9 @@ _WORDS = {
 #: Reason of an unsure case that was never started.
 UNREACHED = "the budget did not reach it"
 
+#: Begins the part of a reason that says why results were not compared.
+UNCHECKED = "results not "
+
 #: Reason of an unsure case that was started but had too few epochs.
 OUT_OF_TIME = "out of time"
 

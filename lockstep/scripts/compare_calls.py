@@ -99,8 +99,7 @@ class CallComparer(Instruments):
             states[BASE].restore(but=unequal)
             return bool(compared(outputs[BASE], again, states[BASE], self.plan.scratch).wrong)
 
-        other_inputs = not unequal <= outputs[BASE].changed.keys()
-        verdict, note = judged(key, found.given, found.wrong, other_inputs, changes)
+        verdict, note = judged(key, found.given, found.wrong, unequal, outputs[BASE].changed, changes)
         outputs.clear()
         states.clear()
         if verdict is not None:

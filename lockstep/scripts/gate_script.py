@@ -162,7 +162,9 @@ def _notes(outcome: Outcome) -> list[str]:
 
 
 def _trouble(plan: Plan, outcome: Outcome) -> str:
-    """Return why a script gives no call at all; "" if it gives some, or fails in head alone."""
+    """Return why a script gives nothing to compare; "" if it gives some calls, or fails in head alone."""
     if not outcome.calls and _ends_early_in_head(outcome):
         return ""
+    if (error := outcome.errors.get(BASE)) and {verdict.outcome for verdict in outcome.verdicts.values()} == {"new"}:
+        return f"base's script ended before its first timed call: {error}"
     return outcome.why_no_call(plan, Path(plan.sides[HEAD].file))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from lockstep.gate.model import SeriesKey, Verdict
+from lockstep.gate.model import UNCHECKED, SeriesKey, Verdict
 from lockstep.scripts.plan import BASE, HEAD
 
 
@@ -18,22 +18,23 @@ def refused(key: SeriesKey, errors: Mapping[str, str]) -> Verdict:
 
 
 def judged(
-    key: SeriesKey, given: bool, wrong: str, other_inputs: bool, changes: Callable[[], bool]
+    key: SeriesKey, given: bool, wrong: str, unequal: set[str], changed: Collection[str], changes: Callable[[], bool]
 ) -> tuple[Verdict | None, str]:
     """Return the verdict on a wrong output of head, or ``None``, and what a reader of a right one must know, or "".
 
     Args:
         given: whether a call returned tensors or changed the script's.
         wrong: what is wrong with head's output if base's is right; "" if nothing is.
-        other_inputs: whether head was called with a tensor of other values than base, which base does not write.
-        changes: calls base once more from equal state, and says whether its output changes from call to call.
+        unequal: tensors that had other values in head than in base before the calls.
+        changed: tensors that base's call changed. If these are all that were unequal, they may hold results alone.
+        changes: calls base once more, and says whether its output changes. Before, all tensors get the values that they
+            had, but those that were unequal keep what the first call left in them.
     """
     if not given:
-        return None, "results not checked: the timed call returns no tensor and changes none of the script"
+        return None, f"{UNCHECKED}compared: the timed call returns no tensor and changes none of the script"
     if not wrong:
         return None, ""
-    if other_inputs:
-        return None, "results not compared: base and head drew other inputs"
-    if changes():
-        return None, "results not compared: base's own output changes from call to call"
+    if not unequal.issubset(changed) or changes():
+        why = "base and head drew other inputs" if unequal else "base's own output changes from call to call"
+        return None, f"{UNCHECKED}compared: {why}"
     return Verdict(key, "failed", f"wrong: {wrong}"), ""

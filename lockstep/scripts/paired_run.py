@@ -210,9 +210,8 @@ class PairedRun:
         def changes() -> bool:
             return bool(pair.ask(BASE, "output", output=str(file), keep=head["differing"])["wrong"])
 
-        other_inputs = not {*head["differing"]} <= {*base["changed"]}
-        key = self.plan.key(label)
-        verdict, self._notes[label] = judged(key, head["given"], head["wrong"], other_inputs, changes)
+        key, unequal = self.plan.key(label), {*head["differing"]}
+        verdict, self._notes[label] = judged(key, head["given"], head["wrong"], unequal, base["changed"], changes)
         return verdict
 
     def _refused(self, label: Label, errors: Mapping[str, str]) -> Verdict:

@@ -285,7 +285,8 @@ class _Session:
             if alone:
                 other = BASE if alone == HEAD else HEAD
                 if known.key not in self._runs[other].refused:  # a failed set-up is told at the end
-                    lacks = f"{other}'s script makes no such call"
+                    error = self._runs[other].error
+                    lacks = f"{other}'s script {f'ended early: {error}' if error else 'makes no such call'}"
                     self._tell(number, Verdict(key, "new" if alone == HEAD else "removed", lacks))
             elif number in self._chosen:
                 assert base is not None

@@ -14,6 +14,7 @@ from project import TUNED_PACKAGE
 from verb import run_verb
 
 from lockstep.gate.model import UNREACHED, SeriesKey
+from lockstep.gate.report.report import headline
 from lockstep.gate.report.rows import again
 from lockstep.record.file import read_records
 from lockstep.scripts.client import Outcome, run_plan
@@ -265,6 +266,17 @@ def test_calls_that_are_judged_early_leave_their_time_to_others(project, apart):
     if sum(case.wall_s for case in report.cases) > budget_s - least_s:
         pytest.skip("too busy to tell: three calls take the budget")
     assert UNREACHED not in [case.reason for case in report.cases]
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_a_base_without_a_call_is_no_pass(project, apart):
+    text = ENDS_EARLY.replace('    raise NotImplementedError("needs another device")\n', "")
+    folder = project({"tiny_kernels/__init__": "import not_installed", "benchmarks/bench_norm": text})
+    (folder / "tiny_kernels/__init__.py").write_text(textwrap.dedent(KERNELS))
+    report = gated(folder, "benchmarks/bench_norm.py", apart=apart)
+    assert json.loads(report.to_json())["exit"] == 3
+    assert "the script ended before its first timed call" in headline(report).replace("base's script", "the script")
+    assert "No module named 'not_installed'" in headline(report)
 
 
 @pytest.mark.parametrize("words", [["--script", "gone.py"], ["--script", "benchmarks/bench_norm.py", "--base", "gone"]])
@@ -834,7 +846,7 @@ IN_PLACE = """
 
     x, state = torch.randn(8, 16), torch.zeros(8, 16)
     for name in ("step", "drop"):
-        bench(name, x, state)
+        bench(name, x, state.clone())
     for name in ("fill", "silent", "head"):
         bench(name, x, torch.empty(10, 16).fill_(0.5 if tiny.HEAD else torch.nan))
     bench("tile", x, torch.empty(64).fill_(tiny.HEAD))
@@ -907,6 +919,8 @@ def test_what_a_call_writes_is_compared_from_equal_state(project, wrong, apart):
     failed = {name for name, case in told.items() if case.outcome == "failed"}
     assert failed == ({*WRONG_IN_PLACE} if wrong else set()), {name: case.reason for name, case in told.items()}
     assert "results not compared: base's own output changes" in told["noise"].reason
+    if not wrong:
+        assert "results not compared: base's own output changes from call to call (1 case)" in headline(report)
     if wrong:
         assert "wrong: `tensors.item1` after the call is off by 1 of its norm" in told["drop"].reason
         assert told["silent"].reason.endswith("if it is no result: --scratch tensors.item1")

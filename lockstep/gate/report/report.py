@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, Verdict, is_release
+from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, UNCHECKED, Verdict, is_release
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -199,7 +199,17 @@ def _headline(report: Report) -> str:
     refused = [verdict for verdict in report.of("na") if verdict not in report.unrun]
     if refused:
         parts.append(f"{_cases(refused)} not compared: {_names(refused)}, not available here ({refused[0].reason})")
+    parts += _unchecked(report)
     return _sentence(parts, report)
+
+
+def _unchecked(report: Report) -> list[str]:
+    """Return the headline's part about results that were not compared, as a list; [] if all were."""
+    told = [part for one in report.cases for part in one.reason.split("; ") if part.startswith(UNCHECKED)]
+    if not told:
+        return []
+    [(commonest, _)] = Counter(told).most_common(1)
+    return [f"{commonest} ({len(told)} {'case' if len(told) == 1 else 'cases'})"]
 
 
 def _share(report: Report) -> str:
