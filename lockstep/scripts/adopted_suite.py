@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from lockstep.scripts.call_names import CallName
 from lockstep.scripts.call_source import CallSource, Recipe, Unwritable, indented, record_layers, source_of
 from lockstep.scripts.compare_outputs import wrong_output
 from lockstep.scripts.plan import axes_of
@@ -50,6 +51,16 @@ class _Found:
 
 
 @dataclass
+class _Alike:
+    """The variants of a report whose results agree: the result of the first one, at its first case."""
+
+    report: str
+    case: str
+    outputs: list[torch.Tensor]
+    variants: dict[str, list[_Found]] = field(default_factory=dict)
+
+
+@dataclass
 class Adoption:
     """Writes timed calls as source, runs what it wrote, and joins in a suite the variants whose results agree.
 
@@ -63,16 +74,15 @@ class Adoption:
     packages: Sequence[str]
     device: torch.device | str
     left_out: dict[str, list[str]] = field(default_factory=dict)
-    _suites: list[dict[str, list[_Found]]] = field(default_factory=list)
-    _results: list[tuple[str, list[torch.Tensor]]] = field(default_factory=list)
+    _suites: list[_Alike] = field(default_factory=list)
     _recipes: dict[tuple[Any, ...], Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         record_layers()
 
-    def add(self, call: TimedCall) -> None:
+    def add(self, name: CallName, call: TimedCall) -> None:
         """Write a call; run it on inputs that it draws."""
-        case, variant = call.key.labels
+        case, variant = name.labels
         try:
             source = source_of(call.function, self.local)
             source = replace(source, inputs={name: self._alike(case, name, one) for name, one in source.inputs.items()})
@@ -86,15 +96,13 @@ class Adoption:
             self.left_out.setdefault(why, []).append(variant)
             return
         sizes = [(list(one.shape), one.element_size()) for one in [*inputs.values(), *outputs]]
-        home = next((suite for suite in self._suites if variant in suite), None)
+        own = [suite for suite in self._suites if suite.report == name.report]
+        alike = (suite for suite in own if suite.case == case and not wrong_output(suite.outputs, outputs))
+        home = next((suite for suite in own if name.own in suite.variants), None) or next(alike, None)
         if home is None:
-            results = enumerate(self._results)
-            same = (at for at, (of, known) in results if of == case and not wrong_output(known, outputs))
-            if (position := next(same, len(self._suites))) == len(self._suites):
-                self._suites.append({})
-                self._results.append((case, outputs))
-            home = self._suites[position]
-        like = home.setdefault(variant, [])
+            home = _Alike(name.report, case, outputs)
+            self._suites.append(home)
+        like = home.variants.setdefault(name.own, [])
         if not like or _structure(like[0].source) == _structure(source):
             like.append(_Found(axes_of(case), source, sizes))
         else:
@@ -105,10 +113,15 @@ class Adoption:
         key = (case, name, recipe.function, repr(recipe.shape), recipe.arguments["dtype"])
         return replace(recipe, arguments=self._recipes.setdefault(key, recipe.arguments))
 
-    def text(self, script: str, calls: Sequence[tuple[str, str]]) -> str:
-        """Return the source of a module of suites; "" if no call could be written. ``calls`` are case and variant."""
-        several = len(self._suites) > 1
-        suites = [_SuiteText(calls, found, self.packages).text(several) for found in self._suites]
+    def text(self, script: str, calls: Sequence[CallName]) -> str:
+        """Return the source of a module of suites; "" if no call could be written. ``calls`` are all of the script."""
+        several, suites = len(self._suites) > 1, []
+        for suite in self._suites:
+            alone = [one.report for one in self._suites].count(suite.report) == 1
+            words = [suite.report] if suite.report and alone else [suite.report, next(iter(suite.variants))]
+            own = [(name.labels[0], name.own) for name in calls if name.report == suite.report]
+            made = _SuiteText(own, suite.variants, self.packages)
+            suites.append(made.text(_method(" ".join(words)), several))
         return _HEAD.format(script=script) + "\n\n".join(suites) if suites else ""
 
 
@@ -126,7 +139,7 @@ class _SuiteText:
     tables: bool = False
     axes: set[str] = field(default_factory=set)
 
-    def text(self, has_op: bool) -> str:
+    def text(self, op: str, has_op: bool) -> str:
         first, draw, prepares, methods = next(iter(self.variants.values())), dict[str, str](), "", ""
         for variant, found in self.variants.items():
             name, mark = _method(variant), "@variant"
@@ -143,7 +156,7 @@ class _SuiteText:
         uses = re.compile(rf"(from|import) ({'|'.join(self.packages) or '-'})\b")
         free = [one for one, of in self.variants.items() if not uses.search(of[0].source.body + of[0].source.prepare)]
         cases, quick = ", ".join(map(_case, self._cases())), _case(first[0].axes)
-        axes, op = ", ".join(first[0].axes), _method(next(iter(self.variants)))
+        axes = ", ".join(first[0].axes)
         drawn = "".join(f'            "{name}": {text},\n' for name, text in draw.items())
         drawn += "".join(f'            "{axis}": {axis},\n' for axis in sorted(self.axes))
         return (

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from lockstep.scripts.call_site import parsed
+
 #: Folders of installed code, whose loops are not the script's.
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -32,11 +34,11 @@ def loop_variables(caller: FrameType, script: Path) -> dict[str, Any]:
     for one in reversed(frames[:script_ends]):
         if not one.f_code.co_filename.startswith(_INSTALLED):
             names = _targets(one.f_code.co_filename, one.f_lineno)
-            found |= {name: _named(one.f_locals[name]) for name in names if name in one.f_locals}
+            found |= {name: named(one.f_locals[name]) for name in names if name in one.f_locals}
     return found
 
 
-def _named(value: Any) -> Any:
+def named(value: Any) -> Any:
     """Return the name of a function, class or kernel; a lambda has none. Return other values as they are."""
     name = getattr(value, "__name__", "") if callable(value) else ""
     return name if isinstance(name, str) and name.isidentifier() else value
@@ -58,11 +60,8 @@ def _targets(file: str, line: int) -> tuple[str, ...]:
 @functools.cache
 def _loops(file: str) -> tuple[tuple[int, int, list[ast.expr]], ...]:
     """Return first and last line of the body of each loop, and what it assigns to, in the order of the file."""
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return ()  # code that was made at run time
-    return tuple(_loops_below(tree))
+    tree = parsed(file)
+    return tuple(_loops_below(tree)) if tree else ()
 
 
 def _loops_below(node: ast.AST) -> Iterator[tuple[int, int, list[ast.expr]]]:

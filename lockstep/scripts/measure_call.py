@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import torch
 
+from lockstep.gate.model import SeriesKey
 from lockstep.record.model import Record
 from lockstep.scripts.closure_arms import Namespace, arms_of, collected
 from lockstep.scripts.compare_outputs import first_output, too_slow
@@ -39,15 +40,14 @@ class CallMeasurer:
     _trusted: Trusted = field(default_factory=Trusted)
     _chance: random.Random = field(default_factory=random.Random)
 
-    def measure(self, suite: str, call: TimedCall, epochs: int = EPOCHS) -> Record:
+    def measure(self, key: SeriesKey, call: TimedCall, epochs: int = EPOCHS) -> Record:
         """Return the record of a call; ``DeviceLost`` if it broke the CUDA context."""
-        case, variant = call.key.labels
         began, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
 
         def record(state: str, reason: str = "", **numbers: object) -> Record:
             seconds = time.monotonic() - began
-            common = {"reason": reason, "started_at": started_at, "wall_s": seconds, "baseline": variant}
-            return Record(suite, variant, case, "warm", state, self.version, **{**common, **numbers})  # type: ignore[arg-type]
+            common = {"reason": reason, "started_at": started_at, "wall_s": seconds, "baseline": key.variant}
+            return Record(key.suite, key.variant, key.case, key.l2, state, self.version, **{**common, **numbers})  # type: ignore[arg-type]
 
         try:
             first_output(call, self.namespace)
@@ -62,7 +62,7 @@ class CallMeasurer:
             raise
         except Exception as error:
             if not self.device.healthy():
-                raise DeviceLost(variant, brief(error)) from error
+                raise DeviceLost(key.variant, brief(error)) from error
             return record("failed", brief(error))
         found = outcome_of(series, True, 0.0, self.device.sample_clocks())
         return record(

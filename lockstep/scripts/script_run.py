@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
+from lockstep.scripts.call_names import CallKey
 from lockstep.scripts.own_memory import allocated, leave_out
 from lockstep.scripts.replace_timers import replace_timers
 from lockstep.scripts.taken_calls import NOMINAL_MS, Hook, line_of
-from lockstep.scripts.timed_call import CallKey, TimedCall
+from lockstep.scripts.timed_call import TimedCall
 
 #: The seed of base and head, so that both draw the same inputs.
 _SEED = 20_240_229

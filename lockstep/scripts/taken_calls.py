@@ -10,15 +10,17 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 
-from lockstep.scripts.loop_variables import loop_variables
-from lockstep.scripts.timed_call import CallKey, TimedCall, case_label
+from lockstep.scripts.call_names import PLOT, REPORT, CallKey, Mark, case_label
+from lockstep.scripts.call_site import given_names
+from lockstep.scripts.loop_variables import loop_variables, named
+from lockstep.scripts.timed_call import TimedCall
 
 #: Milliseconds that a script gets for a call that is not measured.
 NOMINAL_MS = 1.0
@@ -85,22 +87,49 @@ class Hook:
         self,
         function: Callable[[], Any],
         gradients: Sequence[torch.Tensor] | None = None,
-        named: tuple[Mapping[str, Any], str] | None = None,
+        stated: tuple[Mapping[str, Any], str] | None = None,
+        marks: Sequence[Mark] = (),
     ) -> float:
-        """Hand over a closure; return milliseconds. ``named`` are axes and variant if the timer states them."""
-        frame, point = self._frame(sys._getframe(2)), self._local.point
+        """Hand over a closure; return milliseconds.
+
+        Args:
+            gradients: what the closure leaves in these tensors is dropped before each call.
+            stated: axes and variant, if the timer states them.
+            marks: what else the timer knows of the call.
+        """
+        caller, point = sys._getframe(2), self._local.point
+        frames = self._frames(caller)
         if point is not None and point.taken:
             return NOMINAL_MS  # the first call of a point is its time
         if point is not None:
             key, point.taken = point.key, True
+        elif stated is not None:
+            around = [*self._loop_marks(caller), *_stack_marks(frames)]
+            key = self._numbered(*stated, [*marks, *around, Mark("function", _function(frames[0]))])
         else:
-            key = self._numbered(*(named or self._named(frame, sys._getframe(2))))
-        place = frame.f_code.co_filename, frame.f_lineno
+            key = self._numbered(*self._named(frames[0], caller), [*marks, *_stack_marks(frames)])
+        place = frames[0].f_code.co_filename, frames[0].f_lineno
         return float(self._local.taken(TimedCall(key, function, place, () if gradients is None else gradients)))
 
-    def point(self, timed: Callable[[], Any], variant: str, **axes: Any) -> None:
-        """Call a function that sets up and times one point, if the point is wanted; an error ends this point alone."""
-        key = self._numbered(axes, variant)
+    def point(
+        self,
+        timed: Callable[[], Any],
+        variant: str,
+        axes: Mapping[str, Any],
+        report: tuple[str, str] = ("", ""),
+        others: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Call a function that sets up and times one point, if the point is wanted; an error ends this point alone.
+
+        Args:
+            report: the function that sets up the points of a report, and the title of its plot.
+            others: further arguments of the function.
+        """
+        caller = sys._getframe(2)
+        marks = [Mark(REPORT, report[0]), Mark(PLOT, report[1])] if any(report) else []
+        marks += _value_marks({name: named(value) for name, value in (others or {}).items()})
+        marks += self._loop_marks(caller)
+        key = self._numbered(axes, variant, [*marks, *_stack_marks(self._frames(caller))])
         if not self._local.wanted(key):
             return
         self._local.point = _Point(key)
@@ -114,11 +143,11 @@ class Hook:
         finally:
             self._local.point = None
 
-    def _numbered(self, axes: Mapping[str, Any], variant: str) -> CallKey:
-        """Return the name of the next call with these axes and this variant."""
-        key = CallKey(case_label(axes), variant)
+    def _numbered(self, axes: Mapping[str, Any], variant: str, marks: Sequence[Mark]) -> CallKey:
+        """Return the key of the next call with these axes, this variant and these marks."""
+        key = CallKey(case_label(axes), variant, tuple(mark for mark in marks if mark.text))
         count = self._local.counts[key] = self._local.counts.get(key, 0) + 1
-        return CallKey(key.case, key.variant, count)
+        return replace(key, number=count)
 
     def _named(self, frame: FrameType, caller: FrameType) -> tuple[Mapping[str, Any], str]:
         """Return axes and variant of a call, by the script's function that led to it and the loops around it.
@@ -130,20 +159,43 @@ class Hook:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         arguments = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
         around = loop_variables(caller, self._local.script)
-        loops = {name: value for name, value in around.items() if name not in arguments}
-        texts = [" ".join(value.split())[:_MOST_LETTERS] for value in loops.values() if isinstance(value, str)]
+        loops = {name: value for name, value in around.items() if not any(_axes(name, arguments.get(name)))}
+        texts = [_cut(value) for value in loops.values() if isinstance(value, str)]
         numbers = {name: value for name, value in loops.items() if not isinstance(value, str)}
         axes = dict(pair for name, value in (numbers | arguments).items() for pair in _axes(name, value))
         return axes, " ".join([_function(frame), *texts])
 
-    def _frame(self, caller: FrameType) -> FrameType:
-        """Return the frame of the script that led to a call, or else the caller's own."""
+    def _loop_marks(self, caller: FrameType) -> Sequence[Mark]:
+        return _value_marks(loop_variables(caller, self._local.script))
+
+    def _frames(self, caller: FrameType) -> Sequence[FrameType]:
+        """Return the frames of the script that led to a call, the innermost first, or else the caller's own."""
+        frames: list[FrameType] = []
         frame: FrameType | None = caller
         while frame is not None:
             if Path(frame.f_code.co_filename) == self._local.script:
-                return frame
+                frames.append(frame)
             frame = frame.f_back
-        return caller
+        return frames or [caller]
+
+
+def _stack_marks(frames: Sequence[FrameType]) -> Sequence[Mark]:
+    """Return what the script's functions that led to a call tell of it: their classes, arguments and names."""
+    marks = [Mark("class", frames[0].f_code.co_qualname.rpartition(".")[0].replace(".<locals>", ""))]
+    for place, frame in enumerate(frames):
+        marks += [Mark(f"given {place} {at}", name, "after") for at, name in given_names(frame)]
+    return [*marks, *(Mark(f"caller {place}", _function(frame)) for place, frame in enumerate(frames) if place)]
+
+
+def _value_marks(values: Mapping[str, Any]) -> list[Mark]:
+    """Return values as marks: texts and names of functions after the variant, numbers and dtypes as axes."""
+    texts = [Mark(name, _cut(value), "after") for name, value in values.items() if isinstance(value, str)]
+    others = [pair for name, value in values.items() if not isinstance(value, str) for pair in _axes(name, value)]
+    return [*texts, *(Mark(name, str(value), "axis") for name, value in others)]
+
+
+def _cut(text: str) -> str:
+    return " ".join(text.split())[:_MOST_LETTERS]
 
 
 def _function(frame: FrameType) -> str:

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-
-@dataclass(frozen=True)
-class CallKey:
-    """The name of a timed call, equal in base and head.
-
-    Attributes:
-        case: the axes, such as "M=8,N=4096"; "" if the script states none.
-        variant: the variant, such as "liger forward".
-        number: 1 for the first call of this name, 2 for the second.
-    """
-
-    case: str
-    variant: str
-    number: int = 1
-
-    @property
-    def labels(self) -> tuple[str, str]:
-        """Return case and variant as reports write them."""
-        return self.case or "-", self.variant if self.number == 1 else f"{self.variant} #{self.number}"
+from lockstep.scripts.call_names import CallKey
 
 
 @dataclass(frozen=True)
@@ -84,12 +66,3 @@ class TimedCall:
         """Drop the gradients that the last call left, as the timer would."""
         for tensor in self.gradients:
             tensor.grad = None
-
-
-def case_label(axes: Mapping[str, Any]) -> str:
-    """Return axes as the label of a case: ``M=8,dtype=bfloat16``."""
-    return ",".join(f"{name}={_text(value)}" for name, value in axes.items())
-
-
-def _text(value: Any) -> str:
-    return str(value).removeprefix("torch.").replace(",", ";").replace("\n", " ")[:60]

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.gate.model import Verdict
 from lockstep.processes.import_torch import load_torch
 from lockstep.processes.worker import WorkerProcess
+from lockstep.scripts.call_names import CallKey, CallName, CallNames
 from lockstep.scripts.plan import BASE, HEAD, Plan
 
 #: The side whose run of the script only counts its calls, with head's packages.
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from lockstep.scripts.measure_call import CallMeasurer
     from lockstep.scripts.script_run import ScriptRun
     from lockstep.scripts.taken_calls import Hook
-    from lockstep.scripts.timed_call import CallKey, TimedCall
+    from lockstep.scripts.timed_call import TimedCall
     from lockstep.timing.device import Device
 
 
@@ -113,7 +114,8 @@ class _Session:
         self._left_s = self.plan.budget_s
         self._requests = self.process.requests()
         self._sharers: list[str] = []
-        self._numbers: dict[CallKey, int] = {}
+        self._names = CallNames(())
+        self._numbers: dict[CallName, int] = {}
         self._chosen: frozenset[int] = frozenset()
         self._runs: dict[str, ScriptRun] = {}
         self._number = -1
@@ -125,8 +127,10 @@ class _Session:
         compare, served = BASE in self.plan.sides, self.plan.served
         # The script may end before its comparison reaches the place where head's ends early.
         errors = {HEAD: error, BASE: self._find(BASE)[1] if error and compare else ""}
-        self.process.emit("found", calls=[key.labels for key in found], errors=errors, sharers=self._sharers)
-        self._numbers = {key: number for number, key in enumerate(found)}
+        self._names = CallNames(found)
+        self._numbers = {self._names.of(key): number for number, key in enumerate(found)}
+        calls = [name.labels for name in self._numbers]
+        self.process.emit("found", calls=calls, errors=errors, sharers=self._sharers)
         self._chosen = frozenset(next(self._requests, {"take": ()})["take"])
         alone = self._serve if served else self._write if self.plan.adopt else self._measure
         if self._chosen:
@@ -135,7 +139,7 @@ class _Session:
             run.stop()
         errors = {side: run.error for side, run in self._runs.items()}
         refused = {
-            side: {self._numbers[key]: why for key, why in run.refused.items() if key in self._numbers}
+            side: {number: why for key, why in run.refused.items() if (number := self._number_of(key)) is not None}
             for side, run in self._runs.items()
         }
         if served:
@@ -148,8 +152,12 @@ class _Session:
         file = Path(self.plan.sides[HEAD if side == FIND else side].file)
         return ScriptRun(file, self.plan.arguments, self.hook, wanted, _stream())
 
+    def _number_of(self, key: CallKey) -> int | None:
+        """Return the number of a call among those of head's script; ``None`` for a call that only base makes."""
+        return self._numbers.get(self._names.of(key))
+
     def _is_chosen(self, key: CallKey) -> bool:
-        return self._numbers.get(key) in self._chosen
+        return self._number_of(key) in self._chosen
 
     def _find(self, side: str) -> tuple[list[CallKey], str]:
         """Return the calls that a side's script makes, and why it ends early. Nothing is measured, no point is set up.
@@ -204,7 +212,7 @@ class _Session:
         plan, measurer = self.plan, self._measurer()
 
         def measure(number: int, call: TimedCall) -> float:
-            record = measurer.measure(plan.suite, call, 1 if plan.quick else EPOCHS)
+            record = measurer.measure(plan.key(self._names.labels(call.key)), call, 1 if plan.quick else EPOCHS)
             self.process.emit("record", number=number, record=asdict(record))
             return record.latency.value * 1e3 if record.latency else 1.0
 
@@ -214,7 +222,7 @@ class _Session:
         """Let the parent decide at each call how often it is timed."""
         from lockstep.scripts.compare_outputs import compare_with_file
 
-        measurer, self._left_s = self._measurer(), math.inf
+        plan, measurer, self._left_s = self.plan, self._measurer(), math.inf
 
         def serve(number: int, call: TimedCall) -> float:
             self.process.emit("at", number=number, place=call.place)
@@ -227,7 +235,7 @@ class _Session:
                     output = compare_with_file(call, measurer.namespace, file, keep, self.plan.scratch)
                     self.process.emit("output", **output)
                 else:
-                    record = measurer.measure(self.plan.suite, call, 1)
+                    record = measurer.measure(plan.key(self._names.labels(call.key)), call, 1)
                     self.process.emit("record", record=asdict(record))
             return 1.0
 
@@ -240,11 +248,11 @@ class _Session:
 
         def write(number: int, call: TimedCall) -> float:
             with self.sides.active(HEAD):
-                adoption.add(call)
+                adoption.add(self._names.of(call.key), call)
             return 1.0
 
         self._each("check", write)
-        text = adoption.text(Path(self.plan.sides[HEAD].file).name, [key.labels for key in self._numbers])
+        text = adoption.text(Path(self.plan.sides[HEAD].file).name, [*self._numbers])
         self.process.emit("adopted", text=text, left_out=adoption.left_out)
 
     def _each(self, stage: str, take: Callable[[int, TimedCall], float]) -> None:
@@ -252,7 +260,8 @@ class _Session:
         self._runs[HEAD] = run = self._new(HEAD, self._is_chosen)
         milliseconds = 1.0
         while self._left_s > 0 and (call := self._advance(run, HEAD, milliseconds)) is not None:
-            number, milliseconds = self._numbers.get(call.key, -1), 1.0
+            known, milliseconds = self._number_of(call.key), 1.0
+            number = -1 if known is None else known
             if number > max(self._chosen):
                 break  # no later call is asked for
             if number in self._chosen:
@@ -265,7 +274,7 @@ class _Session:
         """Run both scripts, which wait for each other, and compare each chosen call while the time allows."""
         self._runs = {
             # A point that only base has is set up, to be told.
-            BASE: self._new(BASE, lambda key: key not in self._numbers or self._is_chosen(key)),
+            BASE: self._new(BASE, lambda key: self._number_of(key) is None or self._is_chosen(key)),
             HEAD: self._new(HEAD, self._is_chosen),
         }
         comparer, left = self._comparer(), len(self._chosen)
@@ -279,12 +288,14 @@ class _Session:
             assert known is not None
             if position >= max(self._chosen) and not alone:
                 break  # no later call is asked for
-            number = self._numbers.get(known.key, position + (alone != BASE))
+            number = self._number_of(known.key)
+            number = position + (alone != BASE) if number is None else number
             position = position if alone == BASE else number
-            key, answers = self.plan.key(known.key.labels), {BASE: 1.0, HEAD: 1.0}
+            key, answers = self.plan.key(self._names.labels(known.key)), {BASE: 1.0, HEAD: 1.0}
             if alone:
                 other = BASE if alone == HEAD else HEAD
-                if known.key not in self._runs[other].refused:  # a failed set-up is told at the end
+                refused = map(self._names.of, self._runs[other].refused)
+                if self._names.of(known.key) not in refused:  # a failed set-up is told at the end
                     error = self._runs[other].error
                     lacks = f"{other}'s script {f'ended early: {error}' if error else 'makes no such call'}"
                     self._tell(number, Verdict(key, "new" if alone == HEAD else "removed", lacks))
@@ -313,7 +324,7 @@ class _Session:
 
         pace = pace_on(self.device, quick=self.plan.quick)
         namespaces: dict[str, Namespace] = {side: partial(self.sides.active, side) for side in (BASE, HEAD)}
-        cases = len(self.plan.selected([key.labels for key in self._numbers]))
+        cases = len(self.plan.selected([name.labels for name in self._numbers]))
         return CallComparer(self.device, pace, self.plan, cases, namespaces, stage)
 
     def _tell(self, number: int, verdict: Verdict) -> None:
@@ -323,10 +334,10 @@ class _Session:
         """Return the side whose call the other side does not make next; "" if both make the same call."""
         if base is None or head is None:
             return HEAD if base is None else BASE
-        if base.key == head.key:
+        if self._names.of(base.key) == self._names.of(head.key):
             return ""
-        place = self._numbers.get(base.key)
-        return BASE if place is None or place < self._numbers.get(head.key, 0) else HEAD
+        place = self._number_of(base.key)
+        return BASE if place is None or place < (self._number_of(head.key) or 0) else HEAD
 
 
 if __name__ == "__main__":

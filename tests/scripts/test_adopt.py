@@ -205,3 +205,31 @@ def test_a_script_is_adopted_with_its_arguments(folder):
     )
     assert run_verb("adopt", "benchmarks/bench_norm.py 24") == 0
     assert "Case(M=24" in (folder / "lockstep_suites/bench_norm.py").read_text()
+
+
+def test_suites_of_several_reports_have_the_names_of_the_reports(folder):
+    """They were ``bench_norm.torch`` and ``bench_norm.torch_2``, classes ``Torch`` and ``Torch2``."""
+    report = """
+        @triton.testing.perf_report(
+            triton.testing.Benchmark(
+                x_names=["M"], x_vals=[8, 16], line_arg="provider", line_vals=["ours", "torch"],
+                line_names=["ours", "torch"], plot_name="", args={},
+            )
+        )
+        def NAME(M, provider):
+            x = torch.randn(M, 64)
+            triton.testing.do_bench((lambda: tiny_kernels.FUNCTION(x)) if provider == "ours" else lambda: x OPERATION)
+    """
+    kernels = "def double(x):\n    return x + x\n\ndef half(x):\n    return x / 2\n"
+    (folder / "tiny_kernels/__init__.py").write_text(kernels)
+    text = "import torch\nimport triton\nimport tiny_kernels\n"
+    for names in ("twice", "double", "* 2"), ("rms_norm", "half", "* 0.5"):
+        words = dict(zip(("NAME", "FUNCTION", "OPERATION"), names, strict=True))
+        text += textwrap.dedent(re.sub("|".join(words), lambda found, of=words: of[found[0]], report))
+    (folder / "benchmarks/bench_norm.py").write_text(f"{text}\ntwice.run()\nrms_norm.run()\n")
+    assert run_verb("adopt", "benchmarks/bench_norm.py") == 0
+    written = (folder / "lockstep_suites/bench_norm.py").read_text()
+    named = re.findall(r'class (\w+)\(Suite\):\n    op = "(\w+)"\n    version = "1"\n    baseline = "(\w+)"', written)
+    assert named == [("Twice", "twice", "torch"), ("RmsNorm", "rms_norm", "torch")]
+    assert re.findall(r"def (ours|torch)\(", written) == ["ours", "torch"] * 2
+    assert written.count("cases = (Case(M=8), Case(M=16),)") == 2

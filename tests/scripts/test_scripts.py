@@ -605,7 +605,7 @@ def test_what_pytest_benchmark_times_is_taken(project, monkeypatch):
     }
     outcome = found(project(files), "benchmarks/norm_test.py")
     assert outcome.errors == {}
-    calls = [("rows=4", "test_norm"), ("rows=8", "test_norm"), ("-", "test_pedantic"), ("-", "test_pedantic #2")]
+    calls = [("rows=4", "test_norm"), ("rows=8", "test_norm"), ("-", "test_pedantic"), ("-", "test_pedantic append")]
     assert outcome.calls == calls
     assert [record.state for record in outcome.records.values()] == ["ok"] * 4
 

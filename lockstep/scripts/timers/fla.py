@@ -42,9 +42,9 @@ def _take(registry: Any, config: Any, hook: Hook) -> None:
             else:
                 hook.take(lambda: call().backward(gradient), leaves)
 
-        hook.point(forward, f"{config.name} forward", **shape)
+        hook.point(forward, f"{config.name} forward", shape)
         if not config.skip_backward:
-            hook.point(forward_and_backward, f"{config.name} forward and backward", **shape)
+            hook.point(forward_and_backward, f"{config.name} forward and backward", shape)
 
 
 def _operation(registry: Any, config: Any, shape: dict[str, int]) -> functools.partial[Any]:

@@ -33,20 +33,18 @@ def _run(point: Any, hook: Hook) -> Any:
     ) -> None:
         if metric_name != "speed":
             return  # the memory that a call takes is not timed
-        configs = extra_benchmark_configs or [None]
-        for number, config in enumerate(configs):
+        report = kernel_name or getattr(bench_test_fn, "__name__", ""), x_label
+        for config in extra_benchmark_configs or [None]:
             for mode in kernel_operation_modes or [None]:
                 for provider in kernel_providers:
                     for x in x_values:
-                        axes = {x_name: x, **({"config": number} if len(configs) > 1 else {})}
                         asked = point(
                             x=x,
                             kernel_provider=provider,
                             kernel_operation_mode=mode,
                             extra_benchmark_config=config,
                         )
-                        hook.point(
-                            partial(bench_test_fn, asked), f"{provider} {mode}" if mode else str(provider), **axes
-                        )
+                        variant = f"{provider} {mode}" if mode else str(provider)
+                        hook.point(partial(bench_test_fn, asked), variant, {x_name: x}, report, config)
 
     return run_benchmarks

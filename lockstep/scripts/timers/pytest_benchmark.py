@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from lockstep.scripts.call_names import Mark
 from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("pytest_benchmark.fixture",)
@@ -23,7 +24,7 @@ def _called(original: Any, hook: Hook) -> Any:
             return original(fixture, function_to_benchmark, *args, **kwargs)
         fixture._mode = "benchmark(...)"  # it warns at the end of a test without
         call = functools.partial(function_to_benchmark, *args, **kwargs)
-        hook.take(call)
+        hook.take(call, marks=_parameters(fixture))
         return call()
 
     return benchmark
@@ -37,10 +38,15 @@ def _pedantic(original: Any, hook: Hook) -> Any:
         if setup is not None and (made := setup()) is not None:
             args, kwargs = made
         call = functools.partial(target, *args, **(kwargs or {}))
-        hook.take(call)
+        hook.take(call, marks=_parameters(fixture))
         result = call()
         if teardown := rest.get("teardown"):
             teardown(*args, **(kwargs or {}))
         return result
 
     return pedantic
+
+
+def _parameters(fixture: Any) -> list[Mark]:
+    """Return pytest's text of the test's parameters, which may be functions or objects."""
+    return [Mark("parameters", str(getattr(fixture, "param", None) or ""), "after")]

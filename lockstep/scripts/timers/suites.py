@@ -34,7 +34,7 @@ def install(module: Any, hook: Hook) -> None:
     """Take the points of the script, if it is this one."""
     if Path(getattr(module, "__file__", "")).resolve() == SUITE_SCRIPT:
         for name, set_up in _points_of(read_as(SuitePoints, Path(sys.argv[1]).read_text(encoding="utf-8"))):
-            hook.point(partial(_take, hook, set_up), name)
+            hook.point(partial(_take, hook, set_up), name, {})
 
 
 def _take(hook: Hook, set_up: Callable[[], BoundCall]) -> None:

@@ -7,6 +7,7 @@ import linecache
 from types import ModuleType
 from typing import Any
 
+from lockstep.scripts.call_names import Mark
 from lockstep.scripts.taken_calls import Hook
 
 MODULES = ("torch.utils.benchmark", "torch.utils.benchmark.utils.timer")
@@ -36,7 +37,8 @@ def _method(original: Any, hook: Hook) -> Any:
         stated = {name: value for name, value in axes.items() if value is not None and value != 1}
         variant = " ".join(text for text in (spec.label, spec.description) if text) or "statement"
         named = (stated, variant) if spec.label or spec.description or spec.sub_label else None
-        return Measurement(1, [hook.take(_closure(timer), named=named) * 1e-3], spec)
+        statement = Mark("statement", " ".join(spec.stmt.split())[:60], "after")
+        return Measurement(1, [hook.take(_closure(timer), stated=named, marks=[statement]) * 1e-3], spec)
 
     return timed
 

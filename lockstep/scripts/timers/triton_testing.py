@@ -43,8 +43,10 @@ def _run(hook: Hook) -> Any:
     def run(mark: Any, *args: Any, return_df: bool = False, **kwargs: Any) -> Any:
         own = {name: value for name, value in kwargs.items() if name not in _SHOWN}
         for benchmark in mark.benchmarks if isinstance(mark.benchmarks, Sequence) else [mark.benchmarks]:
+            report = getattr(mark.fn, "__name__", ""), benchmark.plot_name
+            others = {name: value for name, value in benchmark.args.items() if not isinstance(value, _AXES)}
             for axes, name, arguments in _points(benchmark):
-                hook.point(partial(mark.fn, **arguments, **own), name, **axes)
+                hook.point(partial(mark.fn, **arguments, **own), name, axes, report, {**others, **own})
 
     return run
 
@@ -52,10 +54,13 @@ def _run(hook: Hook) -> Any:
 #: Arguments of ``Mark.run`` that say how to show results; all others go to the function.
 _SHOWN = ("show_plots", "print_data", "save_path", "diff_col", "save_precision")
 
+#: Types of a benchmark's fixed arguments that are axes of all of its cases.
+_AXES = bool | int | float | str
+
 
 def _points(benchmark: Any) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
     """Yield axes, variant and arguments of each point of a benchmark, in the order of Triton's own loop."""
-    fixed = {name: value for name, value in benchmark.args.items() if isinstance(value, bool | int | float | str)}
+    fixed = {name: value for name, value in benchmark.args.items() if isinstance(value, _AXES)}
     for x in benchmark.x_vals:
         values = list(x) if isinstance(x, list | tuple) else [x] * len(benchmark.x_names)
         axes = dict(zip(benchmark.x_names, values, strict=False))
