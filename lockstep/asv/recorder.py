@@ -17,6 +17,7 @@ from lockstep.asv.survey import Planned, Survey
 from lockstep.asv.worker_client import Worker, WorkerSpec
 from lockstep.record.file import RecordError, read_records, set_aside, write_records
 from lockstep.record.model import Provenance, Record
+from lockstep.record.script_facts import all_scripts
 from lockstep.suite.discovery import load_suites
 from lockstep.suite.family_files import sources_digest
 from lockstep.timing.clocks.reference_clocks import NAME, ReferenceClocks
@@ -188,6 +189,7 @@ class Recorder:
 
     def _set_aside_other_host(self, host: Mapping[str, str]) -> None:
         """Rename the provenance file if its records are of another toolchain: a file holds records of one toolchain."""
+        host = {**host, **(all_scripts(self._before.host) if self._before else {})}
         if self._before is None or self.path is None or dict(self._before.host) == dict(host):
             self._host = host
             return

@@ -259,7 +259,7 @@ class Provenance:
             unknown).
         clock_state: "locked@1500", "base", "unlocked", "unlocked(no permission)", "cpu".
         host: gpu, gpu_uuid, driver, cuda, torch, triton, ptxas (Triton's assembler), python, os, cpu and torch's math
-            flags.
+            flags; of scripts see ``lockstep.record.script_facts``.
         controls: {"seconds", "spread", "rate", "unit"} of each control ("copy", "matmul", "empty").
         protocol: lockstep.suite.definition.PROTOCOL_VERSION at the time of the measurement.
         schema: version of the file's layout, see ``SCHEMA_VERSION``.

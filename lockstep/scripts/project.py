@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.processes.exit_status import UsageError
 from lockstep.processes.git import Git, GitError
 from lockstep.scripts.plan import Side
+from lockstep.suite.family_files import digest
+from lockstep.suite.syntax import without_docstrings
 
 #: Folders of a repository that hold its packages.
 _ROOTS = (".", "src", "python")
@@ -55,6 +58,22 @@ class Project:
         return tuple(
             sorted(path.name for path in self.root.iterdir() if path.suffix == ".py" or path.name in self.packages)
         )
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders of the packages under test, relative to the repository; () if the script is under test."""
+        return () if self.own else tuple(str((self.root / name).relative_to(self.top)) for name in self.packages)
+
+    def digest(self, arguments: Sequence[str]) -> str:
+        """Return a digest of what the script measures: its code, that of its helpers, and its command line.
+
+        Comments and docstrings do not count. The digest is "" if the script itself is under test.
+        """
+        if self.own:
+            return ""
+        trees = _trees([self.file, self.file.with_name("conftest.py")], self.local)
+        texts = {str(path.relative_to(self.top)): ast.dump(without_docstrings(tree)) for path, tree in trees.items()}
+        return digest({name: text.encode() for name, text in texts.items()}, shlex.join(arguments))[:12]
 
     def side(self, root: Path) -> Side:
         """Return a version in a folder: the working tree's script, or the version's own if the script is under test."""
@@ -115,25 +134,42 @@ def _is_package(path: Path) -> bool:
 
 def _imported(file: Path, local: dict[str, Path]) -> set[str]:
     """Return the top-level names that a script, and the local modules that it imports, import or name as a text."""
-    names: set[str] = set()
-    pending, seen = [file], {file}
+    names = (name for tree in _trees([file], local).values() for name in _names(tree))
+    return {name.partition(".")[0] for name in names} - _SHARED
+
+
+def _trees(files: Sequence[Path], local: dict[str, Path]) -> dict[Path, ast.Module]:
+    """Return the trees of a script, which is the first file, and of the helpers that these files import.
+
+    Raise ``NoScript`` if one is not Python.
+    """
+    trees: dict[Path, ast.Module] = {}
+    pending = [*files]
     while pending:
         path = pending.pop()
+        if path in trees or not path.is_file():
+            continue
         try:
-            tree = ast.parse(path.read_bytes())
+            trees[path] = ast.parse(path.read_bytes())
         except SyntaxError as error:
             raise NoScript(f"{path}:{error.lineno}: {error.msg}") from error
         except ValueError as error:
             raise NoScript(f"{path} is not Python: {error}") from error
-        for name in _names(tree):
+        for name in _names(trees[path]):
             top = name.partition(".")[0]
-            names.add(top)
             if (folder := local.get(top)) is not None:
                 found = [folder / f"{top}.py", folder.joinpath(*name.split(".")).with_suffix(".py")]
-                more = [path for path in found if path.is_file() and path not in seen and _near(path, file)]
-                pending += more
-                seen.update(more)
-    return names - _SHARED
+                pending += [one for one in found if _near(one, files[0])]
+        pending += [one for one in _relative(path, trees[path]) if _near(one, files[0])]
+    return trees
+
+
+def _relative(path: Path, tree: ast.AST) -> Iterator[Path]:
+    """Yield the files that a module may import by relative imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            yield from [folder.with_suffix(".py"), *(folder / f"{alias.name}.py" for alias in node.names)]
 
 
 def _near(path: Path, file: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from lockstep.record.file import read_records, records_path, write_records
 from lockstep.record.model import Provenance, Record
 from lockstep.record.provenance import Host, ask_host, harness_commit
 from lockstep.record.quantity import QUANTITIES, benchmark_name
+from lockstep.record.script_facts import all_scripts, facts_of_script
 from lockstep.scripts.client import Outcome, run_version
 from lockstep.scripts.plan import Plan
 from lockstep.scripts.project import Project
@@ -36,6 +37,8 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
     Raise ``RuntimeError`` if torch cannot be imported.
     """
     host, recorded = ask_host(), 0
+    harness = harness_commit(project.file.parent, folder)
+    script = facts_of_script(plan.suite, project.digest(plan.arguments), project.folders)
     for commit, date in reversed(commits_in(project.top, span)):
         outcome = Outcome()
         for _ in run_version(project, commit, replace(plan, tuned=str(folder / TUNED)), say, outcome):
@@ -45,7 +48,7 @@ def record_history(project: Project, plan: Plan, span: str, folder: Path, say: C
         records = list(outcome.records.values())
         say(f"{commit[:8]}: {sum(record.state == 'ok' for record in records)} of {len(outcome.calls)} calls measured")
         if records:
-            _store(plan, commit, date, records, outcome, host, folder, harness_commit(project.file.parent, folder))
+            _store(plan, commit, date, records, outcome, host, folder, harness, script)
             recorded += 1
     return recorded
 
@@ -59,12 +62,17 @@ def _store(
     host: Host,
     folder: Path,
     harness: str,
+    script: Mapping[str, str],
 ) -> None:
     machine = f"{Machine.get_unique_machine_name()}-{host.clock_slug}"
-    facts = {name: value for name, value in outcome.machine.items() if name != "clock_state"}
+    facts = {name: value for name, value in outcome.machine.items() if name != "clock_state"} | dict(script)
     now = datetime.now(UTC)
     path = records_path(folder / machine, commit, ENVIRONMENT)
-    others = read_records(path)[1] if path.exists() else []
+    if path.exists():
+        before, others = read_records(path)
+        facts = all_scripts(before.host) | facts
+    else:
+        others = []
     others = [record for record in others if record.suite != plan.suite]
     stamp = now.isoformat(timespec="seconds")
     provenance = Provenance(

@@ -670,6 +670,36 @@ def test_what_cannot_be_taken_says_which_line_and_why(project):
             Project.of(folder / name)
 
 
+def test_the_digest_of_a_script_is_that_of_all_that_it_measures_by(project):
+    files = {
+        "tiny_kernels/__init__": KERNELS,
+        "benchmarks/__init__": "",
+        "benchmarks/helper": "from benchmarks.deep import size\n",
+        "benchmarks/beside": "size = 2\n",
+        "benchmarks/deep": "size = 1\n",
+        "benchmarks/bench": "import tiny_kernels\nfrom benchmarks.helper import size\nfrom . import beside\n",
+        "benchmarks/unused": "size = 3\n",
+    }
+    folder = project(files)
+
+    def digest(*arguments):
+        return Project.of(folder / "benchmarks/bench.py").digest(arguments)
+
+    known = digest()
+    assert digest("4096") != known
+    for name, counts in {"bench": True, "helper": True, "deep": True, "beside": True, "unused": False}.items():
+        file = folder / f"benchmarks/{name}.py"
+        text = file.read_text()
+        file.write_text(f'"""Say."""\n{text}  # a comment\n')
+        assert digest() == known
+        file.write_text(f"{text}\nmore = 1\n")
+        assert (digest() != known) == counts, name
+        file.write_text(text)
+    (folder / "tiny_kernels/__init__.py").write_text("norm = abs\n")
+    assert digest() == known
+    assert Project.of(folder / "benchmarks/unused.py").digest(()) == "", "it is under test itself"
+
+
 @pytest.mark.parametrize(
     "words", [["measure", "--script"], ["measure", "--json", "--script"], ["run", "--script"], ["adopt"]]
 )
@@ -787,7 +817,10 @@ def test_the_verbs_take_a_script_without_a_configuration(project, monkeypatch, c
     assert run_verb("run", "--script", "benchmarks/bench_norm.py") == 0
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=folder, text=True)[:8]
     (records,) = folder.glob(f"results/*/{commit}-lockstep.provenance.json*")
-    assert [record.state for record in read_records(records)[1]] == ["ok"] * 4
+    provenance, stored = read_records(records)
+    assert [record.state for record in stored] == ["ok"] * 4
+    assert provenance.host["packages of bench_norm"] == "tiny_kernels"
+    assert provenance.host["script bench_norm"] == Project.of(folder / "benchmarks/bench_norm.py").digest(())
     (result,) = folder.glob(f"results/*/{commit}-lockstep.json")
     assert "bench_norm.latency" in json.loads(result.read_text())["results"]
     for words, why in {

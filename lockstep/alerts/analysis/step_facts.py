@@ -25,6 +25,7 @@ from lockstep.detect import Change
 from lockstep.history.hex_digits import packed, unpacked
 from lockstep.history.model import Control, Floats, Point, Run, Series, Trend, gpu_moves
 from lockstep.history.snapshot import Results
+from lockstep.record.script_facts import script_digest, script_packages
 from lockstep.record.series_name import BEST, SeriesName
 
 #: Host facts (``lockstep.record.provenance.host_facts``) whose change means another machine or another protocol.
@@ -60,7 +61,9 @@ class StepBuilder:
         first = max(change.earliest, 1)
         levels = slice(min(start, first - 1), first), slice(change.latest, max(stop, change.latest + 1))
         (good, before_like), (last, after_like) = self._ends(followed, *levels)
-        commit_range = self._ranges.between(self._commits[good].hash, self._commits[last].hash)
+        host = self._results.runs[int(trend.run[change.latest])].host
+        ranges = self._ranges.of_packages(script_packages(host, trend.benchmark.suite))
+        commit_range = ranges.between(self._commits[good].hash, self._commits[last].hash)
         measured = tuple(commit.hash for commit in self._commits[good + 1 : last + 1])
         between = measured if commit_range.unknown else commit_range.commits
         before, after = slice(max(change.index - WINDOW, 0), change.index), slice(change.index, change.index + WINDOW)
@@ -146,13 +149,13 @@ class StepBuilder:
         version = self._results.versions[int(trend.version[index])]
         lockstep_series = trend.series if trend.benchmark.ours else None
         gpu = int(trend.gpu[index])
-        facts_key = (int(trend.run[index]), version, gpu, lockstep_series)
+        facts_key = (int(trend.run[index]), version, gpu, trend.benchmark.suite, lockstep_series)
         # Thousands of changes have the same facts and share one object.
         if facts_key not in self._shared:
             self._shared[facts_key] = Facts(
                 commit=commit,
                 version=version,
-                protocol=_protocol(run),
+                protocol=_protocol(run, trend.benchmark.suite),
                 toolchain={**run.toolchain, **({} if run.host else {"environment": run.environment})},
                 # A run may have measured its series on several GPUs.
                 machine=_hardware(run) | ({"gpu_uuid": unpacked(gpu)[:8]} if gpu else {}),
@@ -279,9 +282,10 @@ def _seconds(controls: Mapping[str, Control], name: str) -> float:
     return (controls[name].seconds if name in controls else None) or math.nan
 
 
-def _protocol(run: Run) -> dict[str, str]:
+def _protocol(run: Run, suite: str) -> dict[str, str]:
     flags = {name: run.host[name] for name in _PROTOCOL if name in run.host}
-    facts = {"protocol": str(run.protocol or ""), "clock state": run.clock_state}
+    script = script_digest(run.host, suite)
+    facts = {"protocol": str(run.protocol or ""), "clock state": run.clock_state, "benchmark script": script}
     return flags | {name: value for name, value in facts.items() if value}
 
 

@@ -62,8 +62,19 @@ class Ranges:
         self.git = Git(repo, timeout_s=30.0, fetch=False)
         self.packages = tuple("" if path in (".", "./") else path.removeprefix("./") for path in packages)
         self._missing_commits: set[str] = set()
+        self._others: dict[tuple[str, ...], Ranges] = {}
         self._trees: dict[str, tuple[str, ...]] = {}
         self.between = lru_cache(maxsize=4096)(self._between)
+
+    def of_packages(self, packages: Sequence[str]) -> Ranges:
+        """Return the answers about other packages under test; () stands for those of this object."""
+        key = tuple(packages)
+        if not key or key == self.packages:
+            return self
+        if key not in self._others:
+            self._others[key] = Ranges(self.git.folder, key)
+            self._others[key]._missing_commits = self._missing_commits
+        return self._others[key]
 
     def learn(self, commits: Sequence[str]) -> None:
         """Find out which of these commits git does not know."""
