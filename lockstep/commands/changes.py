@@ -22,7 +22,7 @@ from lockstep.record.counted import counted
 from lockstep.record.json_output import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lockstep.alerts.cause.found_change import Sense
     from lockstep.alerts.model import AnalysisResult, FoundChange
@@ -33,7 +33,8 @@ class Changes(Verb, Command):  # type: ignore[misc]  # asv has no types
     """List what became slower or faster, and why.
 
     Analyse the history and list what became slower or faster, the newest first, with the cause. Exit status: 1 a
-    slowdown is listed, or a change whose better direction is unknown; 3 there is nothing to analyse; 4 wrong usage.
+    slowdown is listed that is probably the code's, or a change whose better direction is unknown; 3 there is nothing
+    to analyse; 4 wrong usage.
     """
 
     @classmethod
@@ -82,12 +83,14 @@ def _run(args: argparse.Namespace) -> int:
         print_json(_json(changes) | extra)
     else:
         _print(changes, now, args, {commit: _day(date) for commit, date in dates.items()})
+        _print_too_few(results, now, args)
         if unlisted := len(selected) - len(changes):
             noun = "change of an exact quantity is" if unlisted == 1 else "changes of exact quantities are"
             print(f"{unlisted} {noun} not listed: --exact lists them after the times")
         for sentence in filter(None, (*tally(results).sentences(), results.line_note)):
             print(sentence)
-    return BAD_NEWS if any(not change.suppressed and _is_open(change) for change in changes) else OK
+    excused = _excused(now)
+    return BAD_NEWS if any(_is_open(change) and change.key not in excused for change in changes) else OK
 
 
 #: Number of machines that a sentence names.
@@ -98,9 +101,27 @@ _ORDER: Mapping[Sense, int] = {"worse": 0, "changed": 1, "better": 2}
 
 
 def _is_open(change: FoundChange) -> bool:
-    """Return whether a change is worse, or has no better direction, and more than a fifth of it is left."""
-    left = abs(change.left) if change.sense == "changed" else change.left
-    return change.sense != "better" and left > abs(change.size) / 5
+    """Return whether a change has no better direction, or is probably the code's loss; a fifth of it must be left."""
+    from lockstep.alerts.alert_ranking import loss_of_change
+
+    if change.suppressed or change.sense == "better":
+        return False
+    if change.sense == "changed":
+        return abs(change.left) > abs(change.size) / 5
+    loss = loss_of_change(change)
+    return loss is not None and not loss.doubt and change.left > abs(change.size) / 5
+
+
+def _excused(now: AnalysisResult) -> set[str]:
+    """Return the keys of the changes that are accepted, or that are probably not the code's by what alerts know."""
+    from lockstep.alerts.alert_ranking import doubted
+
+    return {
+        member.key
+        for alert in now.alerts
+        for member in alert.members
+        if member.waiver or (alert.topic == "slower" and doubted(alert))
+    }
 
 
 def _day(milliseconds: int) -> str:
@@ -161,12 +182,12 @@ def _print(
     console = wide_console()
     texts = ("series", "machine", "commits", "cause", *(["suppressed"] if args.all else []))
     table = plain_table(("date",), ("change", "95 % interval"), texts)
-    for change in changes:
+    for change, name in _events(changes):
         table.add_row(
             days[change.commit],
             amount(change),
             interval(change),
-            change.series.label,
+            name,
             change.series.machine,
             change.range or "none",
             f"{'' if change.confirmed else 'unconfirmed, '}{change.cause.kind}: {change.cause.sentence}",
@@ -191,9 +212,36 @@ def _print(
     for alert in now.alerts:
         if alert.topic == "silent" and alert.machine in now.dead and args.machine in (None, alert.machine):
             console.print(f"{alert.text}: the changes listed for it are as of that day", highlight=False)
+
+
+def _print_too_few(results: Results, now: AnalysisResult, args: argparse.Namespace) -> None:
+    """Name the machines whose commits are too few to tell a change; an exact quantity needs one on either side."""
+    from lockstep.detect.constants import RUN
+
+    timed = {series.machine for series in results.series() if not results.benchmarks[series.benchmark].exact}
     measured = {machine: len(commits) for machine, commits in now.commits.items() if args.machine in (None, machine)}
-    few = [f"{machine} ({count})" for machine, count in measured.items() if count < 2 * RUN]
-    if few:
-        more = f" and {len(few) - _MOST_NAMED} more machines" if len(few) > _MOST_NAMED else ""
-        sentence = f"too few measured commits for a change, which needs {RUN} on either side"
-        console.print(f"{sentence}: {', '.join(few[:_MOST_NAMED])}{more}", highlight=False)
+    few = [f"{machine} ({count})" for machine, count in measured.items() if machine in timed and count < 2 * RUN]
+    one = [machine for machine, count in measured.items() if machine not in timed and args.exact and count < 2]
+    for machines, sentence in (
+        (few, f"too few measured commits for a change, which needs {RUN} on either side"),
+        (one, "one commit has exact quantities, and nothing to compare them with"),
+    ):
+        if machines:
+            more = f" and {len(machines) - _MOST_NAMED} more machines" if len(machines) > _MOST_NAMED else ""
+            wide_console().print(f"{sentence}: {', '.join(machines[:_MOST_NAMED])}{more}", highlight=False)
+
+
+def _events(changes: Sequence[FoundChange]) -> Iterator[tuple[FoundChange, str]]:
+    """Yield the changes that have a row each, with the name of the row.
+
+    The exact quantities of a variant that changed in the same commits are one event: its first change, the largest, has
+    the row.
+    """
+    events: dict[Any, list[FoundChange]] = {}
+    for place, change in enumerate(changes):
+        series = change.series
+        event = (series.machine, series.suite, series.variant, change.before, change.after, change.suppressed)
+        events.setdefault(event if series.exact else place, []).append(change)
+    for first, *others in events.values():
+        quantities = ", ".join(dict.fromkeys(change.series.quantity for change in others))
+        yield first, first.series.label + (f" and {len(others)} more: {quantities}" if others else "")

@@ -6,6 +6,7 @@ import history
 import pytest
 from exact import KEY, code, write_exact_history
 from history import DAY_MS, START_MS, Here, commits_of, write_history
+from verb import run_verb
 
 from lockstep.alerts.analysis.analyse import analyse_results
 from lockstep.alerts.analysis.analysis_file import AnalysisFile
@@ -164,3 +165,21 @@ def test_pages_find_the_changes(analysed):
         ("spills", 0, 512),
     ]
     assert picture.noise == {}
+
+
+def test_changes_says_an_exact_event_once_and_names_only_machines_that_cannot_be_judged(tmp_path, monkeypatch, capfd):
+    """Four commits are enough here: an exact quantity needs one on either side. Each quantity had a row of its own."""
+    commits = commits_of(tmp_path / "repo", 4)
+    plan = {0: code(), 1: code(), 2: code(registers=129, spills=512, launches=2), 3: code(registers=130)}
+    write_exact_history(tmp_path / "repo/results", commits, plan.get)
+    write_exact_history(tmp_path / "one", commits, {0: code()}.get)
+    monkeypatch.chdir(tmp_path / "repo")
+    monkeypatch.setenv("COLUMNS", "250")
+    assert run_verb("changes", "--exact", "--cache", tmp_path / "cache") == 1
+    printed = capfd.readouterr().out
+    [row] = [line for line in printed.splitlines() if commits[2][:8] in line]
+    assert "linear.stream M=8,K=4096,N=2048 spills and 2 more: launches, registers" in row
+    assert "too few measured commits" not in printed
+    assert "nothing to compare" not in printed
+    assert run_verb("changes", "--exact", "--results", tmp_path / "one", "--cache", tmp_path / "other") == 0
+    assert "one commit has exact quantities, and nothing to compare them with: sm_90-compiled" in capfd.readouterr().out

@@ -1,6 +1,7 @@
 """An edit of the script that measures is not a change of the kernel."""
 
 import json
+import subprocess
 
 import pytest
 from history import Here, commits_of, write_history
@@ -53,3 +54,28 @@ def test_a_commit_that_touches_the_script_alone_is_not_blamed(capfd, monkeypatch
     found = causes(capfd, monkeypatch, tmp_path, lambda n: facts, touch=lambda n: n < SLOW)
     assert {one["kind"] for one in found} == {"unexplained"}
     assert "no commit in the range touches the packages under test" in found[0]["sentence"]
+
+
+ACCEPTED = """
+[[accept]]
+match = { suite = "bench_norm" }
+slower_by = "90 %"
+of = ["COMMIT"]
+because = "exact rounding"
+"""
+
+
+@pytest.mark.parametrize(("why", "status"), [("kernel", 1), ("script", 0), ("accepted", 0)])
+def test_changes_and_alerts_end_with_the_same_status(capfd, monkeypatch, tmp_path, why, status):
+    """``changes`` ended with 1 for a slowdown that the machine or the protocol caused, or that was accepted."""
+    facts = {"script bench_norm": "before"}
+    changed = facts | ({"script bench_norm": "after"} if why == "script" else {})
+    causes(capfd, monkeypatch, tmp_path, lambda n: changed if n >= SLOW else facts)
+    if why == "accepted":
+        commits = subprocess.check_output(["git", "rev-list", "--reverse", "main"], text=True).split()
+        (tmp_path / "repo/thresholds.toml").write_text(ACCEPTED.replace("COMMIT", commits[SLOW][:12]))
+    places = ("--cache", tmp_path / "cache")
+    found = [run_verb("changes", *places), run_verb("alerts", "list", *places, "--state", tmp_path / "alerts.sqlite")]
+    printed = capfd.readouterr().out
+    assert found == [status, status], printed
+    assert "6 slower" in printed or "3 slower" in printed
