@@ -57,7 +57,7 @@ class RunOptions:
         resume: whether to use the records of an interrupted run instead of measuring again.
         save: whether to write to the results folder.
         costs: costs to measure beside those that suites state, names of ``lockstep.record.quantity.COSTS``.
-        retune: whether tuners choose for themselves. Otherwise all commits take the choices of ``results/tuned.json``.
+        retune: whether tuners choose for themselves. Otherwise all commits take the choices that the results hold.
         tuned: another file of the tuners' choices than that of the results folder.
         host: facts of the machine; ``None`` if only a worker knows them.
         repeats: how often the numbers of a commit are repeated for commits with the same work; 0 times every case.

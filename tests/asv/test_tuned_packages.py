@@ -59,7 +59,7 @@ def chosen(out):
 
 
 def test_all_runs_take_one_choice(project):
-    file = project.root / "results/tuned.json"
+    file = project.root / "results/tuned.choices"
     status, out = run(project, "measure", "double", "--quick", "--json")
     assert status == 0, out
     first = chosen(out)
@@ -81,7 +81,7 @@ def test_all_runs_take_one_choice(project):
 
 def test_the_gate_says_what_heads_list_lost(project):
     run(project, "measure", "double", "--quick")
-    [stored] = json.loads((project.root / "results/tuned.json").read_text())["choices"]
+    [stored] = json.loads((project.root / "results/tuned.choices").read_text())["choices"]
     size = int(re.match(r"BLOCK (\d+)", stored["chosen"])[1])
     rest = tuple({16, 64, 256} - {size})
     project.write("toy/double.py", TUNED_PACKAGE.replace("(16, 64, 256)", str(rest)))

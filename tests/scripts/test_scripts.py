@@ -1050,4 +1050,4 @@ def test_what_tuners_chose_is_kept_from_run_to_run(project, monkeypatch, capfd):
     assert told == [True, False]
     assert not (folder / "results").exists()
     assert run_verb("run", "--script", "bench.py") == 0
-    assert "_double" in (folder / "results/tuned.json").read_text()
+    assert "_double" in (folder / "results/tuned.choices").read_text()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import triton
+from asv.results import iter_results_paths
 from triton.runtime.autotuner import Autotuner, Heuristics
 
 from lockstep.record.file import RecordError
@@ -267,9 +268,27 @@ def test_the_file_is_small_readable_and_can_be_dropped(hold, tmp_path):
         assert launch(tuner(FASTEST_8)) == 8
 
 
+def test_the_file_of_earlier_versions_is_taken_and_replaced(hold, tmp_path, monkeypatch):
+    """asv took it for a result: ``publish`` said twice that it could not load results/machine.json."""
+    warnings = []
+    monkeypatch.setattr("asv.results.log.warning", warnings.append)
+    with hold().held():
+        launch(tuner(FASTEST_2))
+    assert [*iter_results_paths(str(tmp_path))] == warnings == []
+    earlier = (tmp_path / NAME).rename(tmp_path / "tuned.json")
+    assert [*iter_results_paths(str(tmp_path))] == []
+    assert "Skipping results" in warnings[0]
+    with hold().held():
+        assert launch(tuner(FASTEST_8)) == 2
+        launch(tuner(FASTEST_8, warps=(4, 8)))
+    assert not earlier.exists()
+    with hold().held():
+        assert launch(tuner(FASTEST_8)) == 2
+
+
 def test_a_broken_file_is_named(hold, tmp_path):
     (tmp_path / NAME).write_text('{"choices": 1}')
-    with hold().held(), pytest.raises(RecordError, match=r"tuned.json .*or delete it"):
+    with hold().held(), pytest.raises(RecordError, match=r"tuned.choices .*or delete it"):
         launch(tuner(FASTEST_2))
 
 

@@ -1,4 +1,4 @@
-"""Store which configurations tuners chose: ``results/tuned.json``, one choice a line.
+"""Store which configurations tuners chose: ``results/tuned.choices``, one choice a line.
 
 What a tuner chooses is noise of several percent: two runs time the same configurations and choose differently. So an
 equal kernel with an equal list of configurations at an equal key takes one stored choice on one kind of GPU with one
@@ -16,8 +16,11 @@ from pathlib import Path
 from lockstep.record.configurations import joined, without_shared
 from lockstep.record.file import RecordError, replace_file
 
-#: Name of the file, in the folder of results.
-NAME = "tuned.json"
+#: Name of the file in the folder of results. asv takes each ``*.json`` there for a result, skipped with a warning.
+NAME = "tuned.choices"
+
+#: Name of the file until November 2026. It is read where there is no other, and replaced.
+_EARLIER = "tuned.json"
 
 #: A sentence names at most this many configurations that a list lost or gained.
 _NAMED = 3
@@ -91,20 +94,23 @@ class Choices:
 
     def _read(self) -> None:
         """Read the file if it changed since it was read last."""
+        if self._path is None:
+            return
+        path = self._path if self._path.exists() else self._path.with_name(_EARLIER)
         try:
-            status = self._path.stat() if self._path else None
+            status = path.stat()
         except FileNotFoundError:
             return
-        if self._path is None or status is None or self._read_at == (status.st_mtime_ns, status.st_ino):
+        if self._read_at == (status.st_mtime_ns, status.st_ino):
             return
         try:
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = json.loads(path.read_text(encoding="utf-8"))
             lists = stored["lists"]
             rows = [{**row, "configurations": tuple(lists[row["configurations"]])} for row in stored["choices"]]
             self._known = {choice.identity: choice for choice in (Choice(**row) for row in rows)}
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(
-                f"{self._path} does not hold choices of tuners ({error!r}). Restore the file of the same commit as the "
+                f"{path} does not hold choices of tuners ({error!r}). Restore the file of the same commit as the "
                 "results, or delete it: then kernels are tuned again"
             ) from error
         self._read_at = (status.st_mtime_ns, status.st_ino)
@@ -116,6 +122,7 @@ class Choices:
         rows = [{**vars(one), "configurations": digest(*one.configurations)} for one in self._known.values()]
         text = f'{{"lists": {{{_lines(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in lists.items())}}},\n'
         replace_file(self._path, f'{text}"choices": [{_lines(map(json.dumps, rows))}]}}\n')
+        self._path.with_name(_EARLIER).unlink(missing_ok=True)
         self._read_at = ()
 
 
