@@ -42,8 +42,9 @@ class ClosureState:
 
     Attributes:
         tensors: by path; those alone whose values can be kept.
-        before: copies of their values; none if the device has too little memory for them.
-        digests: a digest of the values of each, by which two processes see whether theirs are equal.
+        before: copies of their values.
+        digests: a digest of the values of each, by which two processes see whether theirs are equal. Neither has any
+            if the device has too little memory for the copies.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -54,11 +55,11 @@ class ClosureState:
     def of(cls, function: Callable[[], Any]) -> ClosureState:
         """Return the present state of a closure."""
         tensors = {path: tensor for path, tensor in closure_tensors(function).items() if _bits(tensor) is not None}
-        digests = {path: f"{layout(tensor)} {_sums(tensor)}" for path, tensor in tensors.items()}
         try:
+            digests = {path: f"{layout(tensor)} {_sums(tensor)}" for path, tensor in tensors.items()}
             return cls(tensors, {path: tensor.detach().clone() for path, tensor in tensors.items()}, digests)
         except torch.cuda.OutOfMemoryError:
-            return cls(tensors, {}, digests)
+            return cls(tensors, {}, {})
 
     def changed(self) -> dict[str, torch.Tensor]:
         """Return where each tensor that was changed differs from its value before: a mask of its shape."""

@@ -38,6 +38,18 @@ def test_tensors_whose_values_cannot_be_kept_accuse_nobody():
     assert not unequal(closure(1), closure(2))
 
 
+def test_too_little_memory_for_the_copies_changes_nothing(monkeypatch):
+    def refuse(*_):
+        raise torch.cuda.OutOfMemoryError("no memory")
+
+    x = torch.ones(3)
+    monkeypatch.setattr(torch.Tensor, "clone", refuse)
+    taken = ClosureState.of(lambda: x)
+    x += 1
+    taken.restore()
+    assert (taken.changed(), x.tolist()) == ({}, [2.0] * 3)
+
+
 class Model:
     def __init__(self):
         self.cache = torch.zeros(4)
