@@ -131,6 +131,8 @@ class LockstepEnvironment(Environment):  # type: ignore[misc]  # asv has no type
         """Check out the commit. Nothing is built or installed."""
         self.close()
         Path(self._path).mkdir(parents=True, exist_ok=True)
+        # The folder ignores itself: `git add -A` would take the checkout in it as a nested repository.
+        (Path(self._path) / ".gitignore").write_text("*\n", encoding="utf-8")
         self.checkout_project(repo, commit_hash)
         results, workspace = Path(conf.results_dir).resolve(), Workspace.of(conf)
         records = records_path(results / self._options.machine, commit_hash, self.name)

@@ -464,6 +464,15 @@ def test_a_dry_run_writes_nothing_below_the_results(root):
     assert table.read_text() == '{"version": 2}'
 
 
+def test_git_takes_nothing_of_the_checkout_that_asv_makes(root):
+    project = make_project(root)
+    project.write(".gitignore", "__pycache__\n")
+    done = project.lockstep("run", "HEAD^!", "--dry-run", "--quick", "--bench", rf"latency\('plain', '{M2}', 'warm'")
+    assert done.returncode == 0, done.stdout
+    assert list((root / ".asv/env").glob("*/project/toy"))
+    assert ".asv/env" not in project.git("status", "--porcelain", "-uall")
+
+
 def test_a_changed_suite_of_the_same_version_is_named(root):
     project = make_project(root)
     one = ("--bench", rf"latency\('plain', '{M2}', 'warm'")
