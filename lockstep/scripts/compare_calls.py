@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -22,6 +23,7 @@ from lockstep.scripts.compare_outputs import Output, compared, output_of, too_sl
 from lockstep.scripts.judge_call import judged, refused
 from lockstep.scripts.plan import Plan
 from lockstep.scripts.shared_buffers import share
+from lockstep.scripts.taken_calls import line_of
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.bound_arms import Arm
 from lockstep.timing.arms.shared_buffers import ArmFailed, Contender
@@ -87,7 +89,7 @@ class CallComparer(Instruments):
                 slow = slow or too_slow(call, self.namespaces[side], time.monotonic() - began)
             except Exception as error:
                 self._require_healthy(side, error)
-                errors[side] = brief(error)
+                errors[side] = line_of(error, Path(call.place[0]))
             # What differed before, such as memory without values, stays as the call left it: then both may be equal.
             states[side].restore(but=unequal)
         if errors:

@@ -15,10 +15,10 @@ import torch
 
 from lockstep.scripts.closure_arms import Namespace
 from lockstep.scripts.closure_state import ClosureState, differing, is_variable
+from lockstep.scripts.taken_calls import line_of
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.suite.inputs import tensors_of
 from lockstep.timing.checks.accuracy import accuracy_of
-from lockstep.timing.checks.check import brief
 from lockstep.timing.checks.tolerance import default_tolerance, is_float, refusal
 
 #: Seconds of the slowest call that is timed. An epoch has some twenty calls, and a worker that says nothing for two
@@ -162,7 +162,7 @@ def compare_with_file(
     except Exception as error:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # raises again where the context is broken, which ends this process
-        return {**asdict(Compared(error=brief(error))), "changed": []}
+        return {**asdict(Compared(error=line_of(error, Path(call.place[0])))), "changed": []}
     finally:
         state.restore()
     if file.exists():

@@ -6,6 +6,7 @@ import random
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 
@@ -13,10 +14,10 @@ from lockstep.gate.model import SeriesKey
 from lockstep.record.model import Record
 from lockstep.scripts.closure_arms import Namespace, arms_of, collected
 from lockstep.scripts.compare_outputs import first_output, too_slow
+from lockstep.scripts.taken_calls import line_of
 from lockstep.scripts.timed_call import TimedCall
 from lockstep.timing.arms.captured_arms import Capturer
 from lockstep.timing.arms.replays import settle
-from lockstep.timing.checks.check import brief
 from lockstep.timing.device import Device, DeviceLost
 from lockstep.timing.estimates import Series, outcome_of
 from lockstep.timing.rounds import Pace, time_rounds
@@ -62,8 +63,8 @@ class CallMeasurer:
             raise
         except Exception as error:
             if not self.device.healthy():
-                raise DeviceLost(key.variant, brief(error)) from error
-            return record("failed", brief(error))
+                raise DeviceLost(key.variant, line_of(error, Path(call.place[0]))) from error
+            return record("failed", line_of(error, Path(call.place[0])))
         found = outcome_of(series, True, 0.0, self.device.sample_clocks())
         return record(
             "ok",

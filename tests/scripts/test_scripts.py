@@ -405,6 +405,20 @@ def test_a_registry_of_ops_is_taken_as_data(project):
     assert [record.state for record in outcome.records.values()] == ["ok", "ok"]
 
 
+def test_the_error_of_a_call_names_the_line_of_the_script_that_led_to_it(project):
+    script = """
+        import torch
+        from tiny_kernels import norm
+        from triton.testing import do_bench
+
+        do_bench(lambda: norm(torch.ones(2).view(3)))
+    """
+    folder = project({"tiny_kernels/__init__": KERNELS, "bench": textwrap.dedent(script)})
+    (verdict,) = gated(folder, "bench.py").cases
+    assert (verdict.outcome, verdict.in_base) == ("failed", True)
+    assert verdict.reason.startswith("bench.py:6: RuntimeError: shape '[3]' is invalid")
+
+
 def test_a_gate_runs_both_versions_of_the_package_in_one_process(project):
     folder = project({"tiny_kernels/__init__": KERNELS, "benchmarks/bench_norm": PERF_REPORT})
     report = gated(folder, "benchmarks/bench_norm.py")
