@@ -74,7 +74,9 @@ def open_device() -> Device:
 
 
 class CpuDevice:
-    """A CPU, timed by wall clock, with one thread for each processor or ``OMP_NUM_THREADS`` threads.
+    """A CPU, timed by wall clock, with one thread or ``OMP_NUM_THREADS`` threads.
+
+    More threads wait for each other on a busy machine: 0.4 ms became 19 ms.
 
     Attributes:
         cache_bytes: size of the last level of cache.
@@ -85,7 +87,8 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
-        torch.set_num_threads(min(torch.get_num_threads(), len(os.sched_getaffinity(0))))
+        if not os.environ.get("OMP_NUM_THREADS"):
+            torch.set_num_threads(1)
         self.cache_bytes = _last_level_cache()
         self.memory_bytes = 2 << 30
 

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import pytest
+import torch
 from fakes import FakeDevice, scripted_controls, steady_controls
 
 from lockstep.timing.controls import Control, Controls
@@ -97,3 +98,15 @@ def test_a_cpus_controls_are_real():
     assert summary["empty"]["rate"] == 0.0
     assert controls.floor(0.0, 2.0 * (64 << 20)) == pytest.approx(min(controls.history["copy"]))
     assert [len(seconds) for seconds in controls.history.values()] == [3, 3, 3]
+
+
+def test_a_cpu_is_one_thread_unless_the_environment_says_otherwise(monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        for stated, threads in (("2", 2), ("", 1)):
+            monkeypatch.setenv("OMP_NUM_THREADS", stated)
+            torch.set_num_threads(2)
+            CpuDevice()
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
