@@ -13,7 +13,8 @@ from lockstep.suite.definition import Suite
 from lockstep.suite.evaluate import bind, buffers_of
 from lockstep.suite.inputs import Draw, map_tensors, tensors_of
 from lockstep.suite.variants import Family, takes_out
-from lockstep.timing.checks.check import brief, without_gpu
+from lockstep.timing.checks.check import brief
+from lockstep.timing.checks.without_gpu import without_gpu
 from lockstep.timing.checks.written_inputs import after_call
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,26 +21,9 @@ from lockstep.timing.checks.determinism import difference
 from lockstep.timing.checks.output_memory import outputs_of, poison, refuse_aliases, refuse_overlaps
 from lockstep.timing.checks.refill_arguments import checksums, write
 from lockstep.timing.checks.tolerance import coarsest, default_tolerance, is_float, refusal
+from lockstep.timing.checks.without_gpu import INTERPRETED, misjudged, without_gpu
 from lockstep.timing.checks.written_inputs import after_call, inout_of, not_returned, same_bits
 from lockstep.timing.rules.rule import Disqualified, Rule
-
-#: Parts of error messages on a machine without a GPU, by the package that raises the error. Triton raises it at the
-#: first launch (``triton/runtime/driver.py``), torch at the first query of a GPU (``torch/cuda/__init__.py``), for
-#: example by an autotuner.
-_NO_GPU = {
-    "0 active drivers": "Triton",
-    "Torch not compiled with CUDA enabled": "torch",
-    "Found no NVIDIA driver": "torch",
-    "No CUDA GPUs are available": "torch",
-    "with arguments from the 'CPU' backend": "an operator",
-}
-
-
-#: Why a wrong result in Triton's interpreter says nothing: ``tl.dot`` multiplies bfloat16 as integers there.
-_INTERPRETED = (
-    "Triton's interpreter multiplies bfloat16 wrongly, so its result says nothing: draw float16 in the quick cases, or"
-    " use a GPU"
-)
 
 
 class WrongResult(Disqualified):
@@ -209,8 +191,8 @@ class Checker:
             accuracy = self.compare(variant, outputs)
             self.compare_written(variant, outputs, self.inputs)
         except WrongResult as wrong:
-            if _misjudged(self.inputs):
-                raise NotImplementedError(_INTERPRETED) from wrong
+            if misjudged(self.inputs):
+                raise NotImplementedError(INTERPRETED) from wrong
             raise
         refuse_aliases(variant, outputs, named_tensors(self.arguments(family, variant), self.suite.inout))
         refuse_overlaps(variant, outputs)
@@ -309,26 +291,10 @@ class Checker:
             poison(torch.empty_like(expected))
 
 
-def _misjudged(inputs: Mapping[str, Any]) -> bool:
-    """Return whether Triton's interpreter may have computed with bfloat16 inputs."""
-    tensors = tensors_of(inputs)
-    return "triton.runtime.interpreter" in sys.modules and any(
-        tensor.dtype == torch.bfloat16 and tensor.device.type == "cpu" for tensor in tensors
-    )
-
-
 def named_tensors(arguments: Mapping[str, Any], inout: Sequence[str] = ()) -> list[tuple[str, torch.Tensor]]:
     """Return every tensor that a variant may only read, with its argument's name: all but ``out`` and ``inout``."""
     read = {name: value for name, value in arguments.items() if name != "out" and name not in inout}
     return [(name, tensor) for name, value in read.items() for tensor in tensors_of(value)]
-
-
-def without_gpu(error: Exception, device: torch.device) -> NotImplementedError | None:
-    """Return the error of a call on a machine without a GPU as a refusal; ``None`` for another error."""
-    library = next((library for part, library in _NO_GPU.items() if part in str(error)), "")
-    if not library or device.type != "cpu" or not isinstance(error, RuntimeError | AssertionError):
-        return None
-    return NotImplementedError(f"{library} finds no GPU here")
 
 
 def without_frames(error: Exception) -> Exception:
