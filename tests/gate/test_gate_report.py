@@ -418,7 +418,7 @@ def test_a_slowdown_names_its_next_commands():
 
 def test_a_machine_without_a_gpu_names_what_judges_the_kernels_that_it_cannot_run():
     told = remarks(report(verdict("na"), verdict("same"), machine={"device": "cpu"}))[-1]
-    assert told.startswith("without a GPU, `lockstep code diff 1a2b3c4 5d6e7f8 --worse` says what the compiler makes")
+    assert told.startswith("to see what the compiler makes of them, without a GPU: lockstep code diff 1a2b3c4 5d6e7f8 ")
     assert "code diff" not in " ".join(remarks(report(verdict("na"), machine={"device": "cuda"})))
 
 

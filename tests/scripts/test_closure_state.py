@@ -30,6 +30,7 @@ def test_they_see_another_order_too():
     assert unequal(closure(rows), closure(rows.flip(0)))
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize")
 def test_tensors_whose_values_cannot_be_kept_accuse_nobody():
     def closure(scale):
         x, y = torch.eye(3).to_sparse() * scale, torch.quantize_per_tensor(torch.ones(2) * scale, 0.1, 0, torch.qint8)
