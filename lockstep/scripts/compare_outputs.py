@@ -157,7 +157,7 @@ def compare_with_file(
     try:
         if keep:
             first_output(call, namespace)
-            state.restore(but=keep)
+            state.restore(but={*keep})
         output = output_of(call, namespace, state)
     except Exception as error:
         if torch.cuda.is_available():

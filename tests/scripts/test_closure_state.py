@@ -51,6 +51,21 @@ def test_too_little_memory_for_the_copies_changes_nothing(monkeypatch):
     assert (taken.changed(), x.tolist()) == ({}, [2.0] * 3)
 
 
+def test_a_tensor_whose_elements_share_memory_stays_as_the_call_left_it():
+    one = torch.zeros(1)
+    many, other = one.expand(3), torch.zeros(2)
+
+    def call():
+        one.add_(1)
+        other.add_(1)
+        return many
+
+    taken = ClosureState.of(call)
+    call()
+    taken.restore()
+    assert (other.tolist(), taken.changed().keys() - {".one"}) == ([0.0] * 2, set())
+
+
 class Model:
     def __init__(self):
         self.cache = torch.zeros(4)
@@ -72,7 +87,7 @@ def test_what_a_call_changed_is_put_back(inference):
     call()
     masks = taken.changed()
     assert {path: mask.sum().item() for path, mask in masks.items()} == {".bits": 1, ".model.@cache": 4, ".state": 2}
-    taken.restore(but=[".bits"])
+    taken.restore(but={".bits"})
     assert taken.changed().keys() == {".bits"}
     assert torch.equal(state, torch.arange(6.0).view(2, 3).T)
     assert not model.cache.any()
