@@ -37,8 +37,9 @@ Column = dict[str, Any]
 #: Names of the columns that have an interval, by field.
 _INTERVALS = {"latency": "Latency µs", "speedup": "Speedup ×", "change": "Change %"}
 
-#: Header of the change in a table with speedups: the latency may rise while the ratio to the baseline falls.
-VERSUS = "Vs baseline %"
+
+#: What the column of changes shows: the latency may rise while the ratio to the baseline falls.
+_CHANGE = "change of the time divided by the baseline's, or of the number of a series without this ratio"
 
 #: Columns that only a saved table has, by field.
 _SAVED = {
@@ -159,7 +160,6 @@ def columns(rows: RowTable) -> list[Column]:
     shapes = {"cellClass": "mono", "comparator": {"function": "byShape"}, "tooltipField": "case"}
     # Rows without provenance, as in a plain asv project, need no column for their state.
     states = {STATES[code] for code in np.unique(rows.columns["state"]).tolist()}
-    any_ratio = bool(np.isfinite(rows.measured("speedup")).any())
 
     def known(field: str, header: str, width: int, **options: Any) -> Column:
         numbers = rows.column("mde") if field == "mde" else rows.measured(field)
@@ -168,7 +168,7 @@ def columns(rows: RowTable) -> list[Column]:
     return [
         text("family", "Family", family_width, pinned="left", cellRenderer="SeriesLink", tooltipField="family"),
         # The change follows the family, as on a commit's page, because a phone shows only the first columns.
-        number("change", VERSUS if any_ratio else "Change %", 110, cellRenderer="Change"),
+        number("change", "Change %", 98, cellRenderer="Change", headerTooltip=_CHANGE),
         text("variant", "Variant", 112, cellClass="mono", hide=not variants),
         text("case", "Case", case_width, flex=1, minWidth=case_width, **shapes),
         text("l2", "L2", 58, hide=len({key.l2 for key in keys}) < 2),

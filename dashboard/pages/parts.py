@@ -37,7 +37,6 @@ HINTS = {
     "Speedup ×": "the baseline's time divided by the variant's",
     "Still": "how much worse the newest level is",
     "Sure": "probability that the change is real",
-    "Vs baseline %": "change of the time divided by the baseline's, or of the number of a series without this ratio",
     "Throttled": "share of the newest numbers during which the GPU lowered its clocks",
 }
 

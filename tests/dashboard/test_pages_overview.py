@@ -237,13 +237,6 @@ def test_a_quantity_is_chosen_and_another_machine_without_it_shows_its_first(sho
     ]
 
 
-def test_the_change_of_a_table_with_speedups_says_what_it_is_of(shown):
-    results = shown[0].current()
-    for machine, header in ((FAST, "Vs baseline %"), ("laptop", "Change %")):
-        shown_columns = columns(measured_rows(results, machine, "all", "time"))
-        assert [column["headerName"] for column in shown_columns if column["field"] == "change"] == [header]
-
-
 def test_another_projects_units_need_no_configuration(shown):
     rows = {(row["family"], row["case"]): row for row in table_of(shown[0].current(), "laptop", stand(shown, "laptop"))}
     assert rows["io.Load.peakmem_load", "rows=10"]["value"] == pytest.approx(50)
