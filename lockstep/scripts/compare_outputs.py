@@ -52,10 +52,13 @@ def first_output(call: TimedCall, namespace: Namespace) -> Any:
     torch.manual_seed(_SEED)
     with namespace(), call.state.entered():
         call.drop_gradients()
-        result = call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return result
+        try:
+            result = call()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            return result
+        finally:
+            call.drop_gradients()
 
 
 def output_of(call: TimedCall, namespace: Namespace, state: ClosureState) -> Output:
@@ -64,14 +67,11 @@ def output_of(call: TimedCall, namespace: Namespace, state: ClosureState) -> Out
     ``state``: the closure's state before. The caller puts it back.
     """
     returned = tensors_of(first_output(call, namespace))
-    try:
-        own = {(tensor.data_ptr(), tensor.shape, tensor.dtype): path for path, tensor in state.tensors.items()}
-        places = [own.get((tensor.data_ptr(), tensor.shape, tensor.dtype), "") for tensor in returned]
-        masks = {path: mask for path, mask in state.changed().items() if is_variable(path) or path in places}
-        changed = {path: (state.tensors[path].detach().clone(), mask) for path, mask in masks.items()}
-        return Output(state.digests, [tensor.detach().clone() for tensor in returned], places, changed)
-    finally:
-        call.drop_gradients()
+    own = {(tensor.data_ptr(), tensor.shape, tensor.dtype): path for path, tensor in state.tensors.items()}
+    places = [own.get((tensor.data_ptr(), tensor.shape, tensor.dtype), "") for tensor in returned]
+    masks = {path: mask for path, mask in state.changed().items() if is_variable(path) or path in places}
+    changed = {path: (state.tensors[path].detach().clone(), mask) for path, mask in masks.items()}
+    return Output(state.digests, [tensor.detach().clone() for tensor in returned], places, changed)
 
 
 def too_slow(call: TimedCall, namespace: Namespace, first_s: float) -> str:

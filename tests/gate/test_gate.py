@@ -253,19 +253,21 @@ def test_an_unchanged_case_says_so_although_it_is_to_be_measured(project):
     assert "the same sources" not in [one["reason"] for one in report["cases"]], shown
 
 
-def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
-    own = """
+def suite_with_variant(name, module):
+    """Return the suite with a variant of its own, which calls a module's function plain."""
+    own = f"""
         @variant
-        def misspelt(self, x, weight):
-            from toy.prodcut import plain
+        def {name}(self, x, weight):
+            from {module} import plain
 
             return plain(x, weight)
     """
     suite = SUITE.replace("import Cost, Suite, grid", "import Cost, Suite, grid, variant")
-    project.write(
-        "benchmarks/product.py",
-        suite.replace("    def track_answer", textwrap.indent(own, "") + "\n\n    def track_answer"),
-    )
+    return suite.replace("    def track_answer", f"{own}\n\n    def track_answer")
+
+
+def test_an_import_that_neither_version_can_serve_is_named_and_no_pass(project):
+    project.write("benchmarks/product.py", suite_with_variant("misspelt", "toy.prodcut"))
     code, shown, report = gate(project, "--variant", "misspelt")
     assert code == 3, shown
     assert "base and head have no such module or name: No module named 'toy.prodcut'" in shown
@@ -283,15 +285,7 @@ def test_a_base_that_cannot_be_imported_is_no_pass(project):
 
 
 def test_a_base_of_which_a_variant_cannot_be_imported_is_no_pass(project):
-    own = """
-        @variant
-        def own(self, x, weight):
-            from toy.product import plain
-
-            return plain(x, weight)
-    """
-    suite = SUITE.replace("import Cost, Suite, grid", "import Cost, Suite, grid, variant")
-    suite = suite.replace("    def track_answer", textwrap.indent(own, "") + "\n\n    def track_answer")
+    suite = suite_with_variant("own", "toy.product")
     suite = suite.replace('        module = "toy.product"\n', "").replace('baseline = "plain"', 'baseline = "own"')
     project.write("benchmarks/product.py", suite)
     project.write("toy/product.py", "from toy import nothing\n" + textwrap.dedent(KERNELS))

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lockstep.gate.model import COSTS, DETERMINISTIC, ERROR, LATENCY, OUTCOMES, UNCHECKED, Verdict, is_release
+from lockstep.record.counted import counted
 from lockstep.record.shared_fields import finite
 
 #: Layout of the JSON file, described in ``docs/gate.md``. Raised when readers must change.
@@ -209,7 +210,7 @@ def _unchecked(report: Report) -> list[str]:
     if not told:
         return []
     [(commonest, _)] = Counter(told).most_common(1)
-    return [f"{commonest} ({len(told)} {'case' if len(told) == 1 else 'cases'})"]
+    return [f"{commonest} ({counted(len(told), 'case')})"]
 
 
 def _share(report: Report) -> str:
@@ -274,7 +275,7 @@ def percent(share: float) -> str:
 
 
 def _cases(verdicts: Sequence[Verdict]) -> str:
-    return f"{len(verdicts)} case{'s' if len(verdicts) > 1 else ''}"
+    return counted(len(verdicts), "case")
 
 
 def _counted(report: Report) -> str:
